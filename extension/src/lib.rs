@@ -1,0 +1,2 @@
+//! x
+pgrx::pg_module_magic!();
