@@ -1,0 +1,94 @@
+# What a user or CI does, one target each; `make help` lists them.
+#
+#   PG_CONFIG  the pg_config of the server to build for
+#   PREFIX     where install-client puts the command (PREFIX/bin)
+#   PROFILE    dev or release, for build and install
+#   DESTDIR    a directory before every path that install writes to, for packagers
+#   SUDO       SUDO=sudo where packages or server directories are not yours to write
+
+PG_CONFIG ?= /usr/lib/postgresql/15/bin/pg_config
+PREFIX ?= /usr/local
+PROFILE ?= release
+DESTDIR ?=
+SUDO ?=
+
+# rustup puts cargo where a shell that is no login shell does not look.
+CARGO ?= $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
+
+# Not := anywhere below: pg_config may be installed by this very run.
+PG_MAJOR = $(shell $(PG_CONFIG) --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/')
+PKGLIBDIR = $(DESTDIR)$(shell $(PG_CONFIG) --pkglibdir)
+EXTENSIONDIR = $(DESTDIR)$(shell $(PG_CONFIG) --sharedir)/extension
+BINDIR = $(DESTDIR)$(PREFIX)/bin
+TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
+OUT = $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
+
+# Every cargo call selects the same packages and features under the same environment. With
+# another selection cargo unifies the features of shared dependencies anew and builds the
+# bindings to the server, two minutes of work, a second time.
+SELECTION = --workspace --locked --no-default-features --features stillpoint/pg$(PG_MAJOR)
+export PGRX_PG_CONFIG_PATH = $(PG_CONFIG)
+export CARGO SUDO
+
+# Demo, tests and storm use the build that is quick to make, measurements the one that is
+# quick to run.
+demo test storm race-soak: PROFILE = dev
+bench: PROFILE = release
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build install install-client uninstall demo test lint storm race-soak bench clean
+
+help: ## List the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	    awk -F'|' '{ printf "%-24s %s\n", $$1, $$2 }'
+
+setup: ## Install what the build and the tests need and this machine lacks (Debian)
+	@tests/setup.sh $(PG_CONFIG)
+
+build: setup ## Build the extension and the client
+	$(CARGO) build --profile $(PROFILE) $(SELECTION)
+
+# A running server may have the old library mapped: it is replaced by a rename, so that no
+# server ever sees half a file.
+define put
+	$(SUDO) install -D -m $(1) $(2) $(3).new
+	$(SUDO) mv -f $(3).new $(3)
+
+endef
+
+install: build ## Install the extension into the server of PG_CONFIG
+	$(call put,755,$(OUT)/libstillpoint.so,$(PKGLIBDIR)/stillpoint.so)
+	$(foreach script,$(wildcard sql/stillpoint--*.sql),$(call put,644,$(script),$(EXTENSIONDIR)/$(notdir $(script))))
+	$(call put,644,extension/stillpoint.control,$(EXTENSIONDIR)/stillpoint.control)
+
+install-client: build ## Install the command into PREFIX/bin
+	$(call put,755,$(OUT)/stillpoint,$(BINDIR)/stillpoint)
+
+uninstall: ## Remove extension and command again
+	$(SUDO) rm -f $(PKGLIBDIR)/stillpoint.so $(EXTENSIONDIR)/stillpoint.control \
+	    $(EXTENSIONDIR)/stillpoint--*.sql $(BINDIR)/stillpoint
+
+demo: build ## See what a plain dump loses, and what stillpoint does, on a cluster of its own
+	@$(OUT)/demo
+
+test: build ## Run all tests; the last line counts them
+	@tests/run.sh $(SELECTION)
+
+lint: setup ## Check format, lints, documentation, licences and advisories
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(SELECTION) --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(SELECTION) --no-deps --document-private-items
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
+	 else echo 'lint: cargo-deny is not installed: licences and advisories are not checked' >&2; fi
+
+storm: build ## Dump under a storm of DDL for minutes and check every restored database
+	@$(OUT)/storm
+
+race-soak: build ## Run the race tests 20 times in random order
+	@tests/soak.sh $(SELECTION)
+
+bench: build ## Measure beside pg_dump, write docs/benchmarks.md
+	@$(OUT)/bench
+
+clean: ## Remove what was built
+	$(CARGO) clean
