@@ -1,0 +1,45 @@
+//! The server's own client programs.
+
+use std::path::Path;
+
+use crate::{Cluster, Finished, Program};
+
+/// `pg_dump`, connected to a database.
+#[must_use]
+pub fn pg_dump(cluster: &Cluster, database: &str) -> Program {
+    connected(cluster, "pg_dump", database)
+}
+
+/// `pg_restore`, connected to a database.
+#[must_use]
+pub fn pg_restore(cluster: &Cluster, database: &str) -> Program {
+    connected(cluster, "pg_restore", database)
+}
+
+/// `psql`, connected to a database, without startup file and stopping at the first error.
+#[must_use]
+pub fn psql(cluster: &Cluster, database: &str) -> Program {
+    connected(cluster, "psql", database).args(["-X", "-v", "ON_ERROR_STOP=1"])
+}
+
+/// Creates the database and restores the archive into it, as a user would who has nothing but
+/// PostgreSQL: stock `pg_restore`, two jobs, not one error, not a word of complaint.
+#[track_caller]
+pub fn restore_into(cluster: &Cluster, archive: &Path, database: &str) -> Finished {
+    cluster.create_database(database);
+    let finished =
+        pg_restore(cluster, database).args(["-j2", "--exit-on-error"]).arg(archive).run();
+    finished.assert_exit(0).assert_silent();
+    finished
+}
+
+fn connected(cluster: &Cluster, name: &str, database: &str) -> Program {
+    Program::new(cluster, cluster.bindir().join(name)).arg("-h").arg(cluster.host()).args([
+        "-p",
+        &cluster.port().to_string(),
+        "-U",
+        "postgres",
+        "-d",
+        database,
+    ])
+}
