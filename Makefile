@@ -28,7 +28,10 @@ OUT = $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
 # bindings to the server, two minutes of work, a second time.
 SELECTION = --workspace --locked --no-default-features --features stillpoint/pg$(PG_MAJOR)
 export PGRX_PG_CONFIG_PATH = $(PG_CONFIG)
-export CARGO SUDO
+export CARGO SUDO MAKE
+
+# A private installation of the server with this build in it, for the time of one command.
+PRIVATE = tests/private.sh $(PG_CONFIG) $(PROFILE)
 
 # Demo, tests and storm use the build that is quick to make, measurements the one that is
 # quick to run.
@@ -69,10 +72,10 @@ uninstall: ## Remove extension and command again
 	    $(EXTENSIONDIR)/stillpoint--*.sql $(BINDIR)/stillpoint
 
 demo: build ## See what a plain dump loses, and what stillpoint does, on a cluster of its own
-	@$(OUT)/demo
+	@$(PRIVATE) $(OUT)/demo
 
 test: build ## Run all tests; the last line counts them
-	@tests/run.sh $(SELECTION)
+	@$(PRIVATE) tests/run.sh $(SELECTION)
 
 lint: setup ## Check format, lints, documentation, licences and advisories
 	$(CARGO) fmt --all --check
@@ -82,13 +85,13 @@ lint: setup ## Check format, lints, documentation, licences and advisories
 	 else echo 'lint: cargo-deny is not installed: licences and advisories are not checked' >&2; fi
 
 storm: build ## Dump under a storm of DDL for minutes and check every restored database
-	@$(OUT)/storm
+	@$(PRIVATE) $(OUT)/storm
 
 race-soak: build ## Run the race tests 20 times in random order
-	@tests/soak.sh $(SELECTION)
+	@$(PRIVATE) tests/soak.sh $(SELECTION)
 
 bench: build ## Measure beside pg_dump, write docs/benchmarks.md
-	@$(OUT)/bench
+	@$(PRIVATE) $(OUT)/bench
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -16,11 +16,15 @@
 mod cluster;
 mod command;
 mod digest;
+pub mod figure;
 mod keeper;
+pub mod oracle;
 mod programs;
+pub mod random;
 mod server_log;
 mod session;
 mod stillpoint;
+pub mod storm;
 mod template;
 mod wait;
 
