@@ -25,8 +25,31 @@ pub enum Tool {
     Extension,
     /// `stillpoint dump`, checking by plain SQL.
     PlainSql,
-    /// `pg_dump -Fd`.
+    /// `pg_dump -Fd`, in one process.
     PgDump,
+    /// `pg_dump -Fd -j2`.
+    ParallelPgDump,
+}
+
+impl Tool {
+    /// All of them, in the order in which they take their turns.
+    pub const ALL: [Self; 4] =
+        [Self::Extension, Self::PlainSql, Self::PgDump, Self::ParallelPgDump];
+
+    /// Whether it is the client under test.
+    #[must_use]
+    pub fn is_ours(self) -> bool {
+        matches!(self, Self::Extension | Self::PlainSql)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Extension => "stillpoint, extension",
+            Self::PlainSql => "stillpoint, plain SQL",
+            Self::PgDump => "pg_dump -Fd",
+            Self::ParallelPgDump => "pg_dump -Fd -j2",
+        }
+    }
 }
 
 /// What became of the dumps of one tool.
@@ -48,7 +71,7 @@ pub struct Tally {
     pub wrong: u32,
     /// Say that they failed, and leave no archive.
     pub failed: u32,
-    /// What was wrong, for the first few.
+    /// What was wrong or failed, for the first few.
     pub findings: Vec<String>,
 }
 
@@ -70,6 +93,10 @@ impl Tally {
 
     fn wrong(&mut self, finding: String) {
         self.wrong += 1;
+        self.find(finding);
+    }
+
+    fn find(&mut self, finding: String) {
         if self.findings.len() < 5 {
             self.findings.push(finding);
         }
@@ -90,7 +117,7 @@ pub fn run(duration: Duration, weather: Weather) -> (Vec<Tally>, u64) {
     cluster.create_database(DATABASE);
     let storm = Storm::start(&cluster, DATABASE, weather);
     let mut random = Random::new(!weather.seed);
-    let mut tallies = [Tool::Extension, Tool::PlainSql, Tool::PgDump].map(Tally::new);
+    let mut tallies = Tool::ALL.map(Tally::new);
     let end = Instant::now() + duration;
     while Instant::now() < end {
         for tally in &mut tallies {
@@ -112,34 +139,34 @@ fn one_dump(cluster: &Cluster, storm: &Storm, random: &mut Random, tally: &mut T
     let archive = directory.path().join("archive");
     let attempts = [1, 3, 6][random.below(3) as usize].to_string();
     set_extension(cluster, tally.tool == Tool::Extension);
-    let dump = match tally.tool {
-        Tool::PgDump => pg_dump(cluster, DATABASE).args(["-Fd", "-j2", "-f"]).arg(&archive).spawn(),
+    let mut dump = match tally.tool {
         Tool::Extension | Tool::PlainSql => Stillpoint::dump(cluster, DATABASE, &archive)
             .args(["-j", "2", "--attempts", &attempts])
             .spawn(),
+        Tool::PgDump | Tool::ParallelPgDump => {
+            let jobs = if tally.tool == Tool::PgDump { "-j1" } else { "-j2" };
+            pg_dump(cluster, DATABASE).args(["-Fd", jobs, "-f"]).arg(&archive).spawn()
+        }
     };
-    let mut dump = dump;
     storm.gust();
     poll(GUST.mul_f64(random.fraction()), || dump.has_ended().then_some(()));
     storm.lull();
     let dump = dump.wait();
 
     tally.dumps += 1;
-    let left_out = match (tally.tool, dump.code()) {
-        (Tool::PgDump, Some(0)) => Some(BTreeSet::new()),
-        (Tool::Extension | Tool::PlainSql, Some(0..=2)) => count_report(tally, &dump),
+    let left_out = match dump.code() {
+        Some(0..=2) if tally.tool.is_ours() => count_report(tally, &dump),
+        Some(0) => Some(BTreeSet::new()),
         _ => None,
     };
     match left_out {
         Some(left_out) => judge(cluster, &archive, &left_out, tally, &dump),
-        None if archive.exists() && tally.tool != Tool::PgDump => {
+        None if tally.tool.is_ours() && archive.exists() => {
             tally.wrong(format!("a failed dump left an archive\n{}", dump.scene()));
         }
         None => {
             tally.failed += 1;
-            if tally.tool != Tool::PgDump && tally.findings.len() < 5 {
-                tally.findings.push(dump.scene());
-            }
+            tally.find(dump.scene());
         }
     }
 }
@@ -214,19 +241,14 @@ pub fn table(tallies: &[Tally]) -> String {
         "                          dumps  conflict  retried  left out  right  wrong  failed\n",
     );
     for tally in tallies {
-        let name = match tally.tool {
-            Tool::Extension => "stillpoint, extension",
-            Tool::PlainSql => "stillpoint, plain SQL",
-            Tool::PgDump => "pg_dump -Fd -j2",
-        };
         // pg_dump does not say what it met.
-        let told = |count: u32| match tally.tool {
-            Tool::PgDump => "-".to_owned(),
-            _ => count.to_string(),
+        let told = |count: u32| {
+            if tally.tool.is_ours() { count.to_string() } else { "-".to_owned() }
         };
         let _ = writeln!(
             table,
-            "{name:24} {:>6} {:>9} {:>8} {:>9} {:>6} {:>6} {:>7}",
+            "{:24} {:>6} {:>9} {:>8} {:>9} {:>6} {:>6} {:>7}",
+            tally.tool.name(),
             tally.dumps,
             told(tally.conflicts),
             told(tally.retried),

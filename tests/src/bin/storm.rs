@@ -10,7 +10,7 @@ use std::time::Duration;
 use stillpoint_tests::figure::{self, Figure, Goal};
 use stillpoint_tests::oracle::Weather;
 use stillpoint_tests::random::Random;
-use stillpoint_tests::storm::{self, Tool};
+use stillpoint_tests::storm;
 
 fn main() -> ExitCode {
     let duration = Duration::from_secs(setting("STORM_SECONDS").unwrap_or(300));
@@ -24,11 +24,11 @@ fn main() -> ExitCode {
     );
     let (tallies, deeds) = storm::run(duration, weather);
     println!("{deeds} transactions of DDL were committed\n\n{}", storm::table(&tallies));
-    for finding in tallies.iter().filter(|t| t.tool != Tool::PgDump).flat_map(|t| &t.findings) {
+    for finding in tallies.iter().filter(|t| t.tool.is_ours()).flat_map(|t| &t.findings) {
         println!("{finding}\n");
     }
 
-    let (ours, theirs): (Vec<_>, Vec<_>) = tallies.iter().partition(|t| t.tool != Tool::PgDump);
+    let (ours, theirs): (Vec<_>, Vec<_>) = tallies.iter().partition(|t| t.tool.is_ours());
     let sum = |of: fn(&storm::Tally) -> u32, tallies: &[&storm::Tally]| -> f64 {
         tallies.iter().map(|tally| f64::from(of(tally))).sum()
     };
