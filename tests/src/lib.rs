@@ -20,6 +20,7 @@ pub mod figure;
 mod keeper;
 pub mod oracle;
 mod programs;
+pub mod race;
 pub mod random;
 mod server_log;
 mod session;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use postgres::{Client, SimpleQueryMessage};
 
@@ -106,13 +106,13 @@ impl Session {
         let sql = sql.to_owned();
         let (sender, receiver) = channel();
         let statement = sql.clone();
-        thread::spawn(move || {
+        let thread = thread::spawn(move || {
             let mut session = self;
             let result = session.client.batch_execute(&sql);
             // Nobody listens any more if the test has failed meanwhile.
             let _ = sender.send((session, result));
         });
-        Background { pid, statement, receiver }
+        Background { pid, statement, thread, receiver }
     }
 
     /// What every client session of the server is doing, and behind whom it waits.
@@ -136,6 +136,7 @@ impl Session {
 pub struct Background {
     pid: i32,
     statement: String,
+    thread: JoinHandle<()>,
     receiver: Receiver<(Session, Result<(), postgres::Error>)>,
 }
 
@@ -144,6 +145,12 @@ impl Background {
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Whether the statement has ended, well or not.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
     }
 
     /// Waits for the statement's end, within [`DEADLINE`], and gives its session back. A

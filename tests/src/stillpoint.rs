@@ -74,6 +74,12 @@ impl Stillpoint {
     }
 }
 
+impl From<Stillpoint> for Program {
+    fn from(stillpoint: Stillpoint) -> Self {
+        stillpoint.program
+    }
+}
+
 /// The client: what `STILLPOINT_BIN` names, or what was built with the profile of this test.
 #[must_use]
 pub fn client_binary() -> PathBuf {
