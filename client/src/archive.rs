@@ -1,0 +1,10 @@
+//! The directory archive that `pg_dump -Fd` writes and `pg_restore` reads: its table of contents
+//! and the names of its files.
+
+mod entries;
+mod toc;
+
+pub use entries::{
+    MaterializedViewData, SequenceSet, TableData, TableSource, copy_statement, data_file_name,
+};
+pub use toc::{Contents, DumpId, LARGE_OBJECTS_PREFIX, TOC_FILE_NAME, Toc, TocError};

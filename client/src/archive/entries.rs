@@ -1,0 +1,214 @@
+//! The entries that are added to a table of contents, field by field as `pg_dump` writes them.
+
+use libpgdump::{Entry, ObjectType, OffsetState, Section};
+
+use super::toc::{DumpId, Toc, TocError};
+
+/// The rows of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableData<'a> {
+    /// The table's OID.
+    pub oid: u32,
+    /// Where its entry takes name and owner from.
+    pub source: TableSource<'a>,
+    /// What loads the rows, made by [`copy_statement`].
+    pub copy_statement: &'a str,
+    /// Entries that must be restored before, such as the rows that foreign keys of an
+    /// extension's tables refer to: those exist when the data is loaded.
+    pub after: &'a [DumpId],
+}
+
+/// Who creates the table.
+#[derive(Debug, Clone, Copy)]
+pub enum TableSource<'a> {
+    /// The archive, by an entry of its own.
+    Archive,
+    /// An extension, whose configuration it is: the archive has no entry for it.
+    Extension {
+        /// The table's schema.
+        schema: &'a str,
+        /// The table's name.
+        name: &'a str,
+        /// The table's owner.
+        owner: &'a str,
+    },
+}
+
+/// The value of a sequence.
+#[derive(Debug, Clone, Copy)]
+pub struct SequenceSet<'a> {
+    /// The sequence's OID.
+    pub oid: u32,
+    /// The sequence's name with its schema, quoted as an SQL identifier.
+    pub qualified_name: &'a str,
+    /// Its last value.
+    pub last_value: i64,
+    /// Whether that value has been handed out.
+    pub is_called: bool,
+}
+
+/// The refresh of a materialized view.
+#[derive(Debug, Clone, Copy)]
+pub struct MaterializedViewData<'a> {
+    /// The view's OID.
+    pub oid: u32,
+    /// The view's name with its schema, quoted as an SQL identifier.
+    pub qualified_name: &'a str,
+    /// Entries that must be restored before: refreshes of the materialized views that it reads,
+    /// through views as well. Rows of tables need not be named, since all of them come before.
+    pub after: &'a [DumpId],
+}
+
+/// The statement that loads rows of a table, as it stands in an archive. The names must be quoted
+/// already, by the server, which knows its keywords.
+pub fn copy_statement<S: AsRef<str>>(qualified_name: &str, columns: &[S]) -> String {
+    let mut statement = format!("COPY {qualified_name} ");
+    for (position, column) in columns.iter().enumerate() {
+        statement.push_str(if position == 0 { "(" } else { ", " });
+        statement.push_str(column.as_ref());
+    }
+    if !columns.is_empty() {
+        statement.push(')');
+    }
+    statement.push_str(" FROM stdin;\n");
+    statement
+}
+
+/// A text as an SQL literal. A backslash calls for the form whose meaning does not depend on
+/// `standard_conforming_strings`.
+fn literal(text: &str) -> String {
+    let doubled = text.replace('\'', "''");
+    if doubled.contains('\\') {
+        format!("E'{}'", doubled.replace('\\', "\\\\"))
+    } else {
+        format!("'{doubled}'")
+    }
+}
+
+impl Toc {
+    /// Adds the rows of a table. The entry's number also names its file: see [`data_file_name`].
+    ///
+    /// A restore without `-j` loads tables in the order in which they are added here.
+    pub fn add_table_data(&mut self, table: TableData<'_>) -> Result<DumpId, TocError> {
+        let (schema, name, owner, created_by) = match table.source {
+            TableSource::Archive => {
+                let entry = self.table_entry(table.oid)?;
+                let names = (entry.namespace.clone(), entry.tag.clone(), entry.owner.clone());
+                (names.0, names.1, names.2, entry.dump_id)
+            }
+            TableSource::Extension { schema, name, owner } => {
+                // The first dependency of table data must be the number of a table that no
+                // other table data has, or pg_restore mixes them up; pg_dump gives the number
+                // that the table's entry would have had.
+                let id = self.reserve_id()?;
+                (Some(schema.to_owned()), Some(name.to_owned()), Some(owner.to_owned()), id)
+            }
+        };
+        let dump_id = self.reserve_id()?;
+        let mut dependencies = vec![created_by];
+        dependencies.extend_from_slice(table.after);
+        self.push_data(Entry {
+            had_dumper: true,
+            oid: table.oid.to_string(),
+            copy_stmt: Some(table.copy_statement.to_owned()),
+            filename: Some(data_file_name(dump_id)),
+            data_state: OffsetState::NotSet,
+            dependencies,
+            ..entry(dump_id, ObjectType::TableData, Section::Data, schema, name, owner)
+        });
+        Ok(dump_id)
+    }
+
+    /// Adds the value of a sequence.
+    pub fn add_sequence_set(&mut self, sequence: SequenceSet<'_>) -> Result<DumpId, TocError> {
+        let creating = self.sequence_entry(sequence.oid)?;
+        let (created_by, schema, name, owner) = (
+            creating.dump_id,
+            creating.namespace.clone(),
+            creating.tag.clone(),
+            creating.owner.clone(),
+        );
+        let dump_id = self.reserve_id()?;
+        self.push_data(Entry {
+            defn: Some(format!(
+                "SELECT pg_catalog.setval({}, {}, {});\n",
+                literal(sequence.qualified_name),
+                sequence.last_value,
+                sequence.is_called
+            )),
+            dependencies: vec![created_by],
+            ..entry(dump_id, ObjectType::SequenceSet, Section::Data, schema, name, owner)
+        });
+        Ok(dump_id)
+    }
+
+    /// Adds the refresh of a materialized view. A restore without `-j` refreshes in the order of
+    /// adding.
+    pub fn add_materialized_view_data(
+        &mut self,
+        view: MaterializedViewData<'_>,
+    ) -> Result<DumpId, TocError> {
+        let creating = self.materialized_view_entry(view.oid)?;
+        let (created_by, schema, name, owner) = (
+            creating.dump_id,
+            creating.namespace.clone(),
+            creating.tag.clone(),
+            creating.owner.clone(),
+        );
+        let dump_id = self.reserve_id()?;
+        let mut dependencies = vec![created_by];
+        dependencies.extend_from_slice(view.after);
+        self.push_refresh(Entry {
+            oid: view.oid.to_string(),
+            defn: Some(format!("REFRESH MATERIALIZED VIEW {};\n", view.qualified_name)),
+            dependencies,
+            ..entry(
+                dump_id,
+                ObjectType::MaterializedViewData,
+                Section::PostData,
+                schema,
+                name,
+                owner,
+            )
+        });
+        Ok(dump_id)
+    }
+}
+
+/// The name of an entry's data file, without the extension of the codec.
+pub fn data_file_name(id: DumpId) -> String {
+    format!("{id}.dat")
+}
+
+/// An entry with what all entries have, and nothing else.
+fn entry(
+    dump_id: DumpId,
+    desc: ObjectType,
+    section: Section,
+    namespace: Option<String>,
+    tag: Option<String>,
+    owner: Option<String>,
+) -> Entry {
+    Entry {
+        dump_id,
+        had_dumper: false,
+        table_oid: "0".to_owned(),
+        oid: "0".to_owned(),
+        tag,
+        desc,
+        section,
+        defn: None,
+        drop_stmt: None,
+        copy_stmt: None,
+        namespace,
+        tablespace: None,
+        tableam: None,
+        relkind: None,
+        owner,
+        with_oids: false,
+        dependencies: Vec::new(),
+        data_state: OffsetState::NoData,
+        offset: 0,
+        filename: None,
+    }
+}
