@@ -81,14 +81,27 @@ lint: setup ## Check format, lints, documentation, licences and advisories
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(SELECTION) --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(SELECTION) --no-deps --document-private-items
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
-	 else echo 'lint: cargo-deny is not installed: licences and advisories are not checked' >&2; fi
+	@$(LICENCES_AND_ADVISORIES)
+
+# cargo-deny is no part of a Rust installation, and its list of advisories no part of it.
+define LICENCES_AND_ADVISORIES
+if ! $(CARGO) deny --version >/dev/null 2>&1; then \
+    echo 'lint: cargo-deny is not installed: licences and advisories are NOT checked' >&2; \
+else \
+    $(CARGO) deny check --hide-inclusion-graph licenses bans sources || exit; \
+    if $(CARGO) deny fetch db >/dev/null 2>&1; then \
+        $(CARGO) deny check --hide-inclusion-graph advisories; \
+    else \
+        echo 'lint: the advisory database cannot be had: advisories are NOT checked' >&2; \
+    fi; \
+fi
+endef
 
 storm: build ## Dump under a storm of DDL for minutes and check every restored database
 	@$(PRIVATE) $(OUT)/storm
 
 race-soak: build ## Run the race tests 20 times in random order
-	@$(PRIVATE) tests/soak.sh $(SELECTION)
+	@$(PRIVATE) $(OUT)/race_soak
 
 bench: build ## Measure beside pg_dump, write docs/benchmarks.md
 	@$(PRIVATE) $(OUT)/bench

@@ -22,6 +22,19 @@ pub fn psql(cluster: &Cluster, database: &str) -> Program {
     connected(cluster, "psql", database).args(["-X", "-v", "ON_ERROR_STOP=1"])
 }
 
+/// `pgbench`, connected to a database.
+#[must_use]
+pub fn pgbench(cluster: &Cluster, database: &str) -> Program {
+    // Its -d was once an option for debugging; the database comes without one.
+    Program::new(cluster, cluster.bindir().join("pgbench")).arg("-h").arg(cluster.host()).args([
+        "-p",
+        &cluster.port().to_string(),
+        "-U",
+        "postgres",
+        database,
+    ])
+}
+
 /// Creates the database and restores the archive into it, as a user would who has nothing but
 /// PostgreSQL: stock `pg_restore`, two jobs, not one error, not a word of complaint.
 #[track_caller]

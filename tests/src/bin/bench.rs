@@ -1,0 +1,230 @@
+//! `make bench`: what a verified dump costs beside `pg_dump`, and what memory it takes.
+//!
+//! Writes docs/benchmarks.md. `BENCH_TABLES` (10000) and `BENCH_PAIRS` (5) make it shorter.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::thread::available_parallelism;
+
+use stillpoint_tests::figure::{self, Figure, Goal};
+use stillpoint_tests::measure::{Measured, Series, measure};
+use stillpoint_tests::{Cluster, ClusterOptions, Stillpoint, pg_dump};
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
+
+/// The steps of an attempt, as the report names them.
+const STEPS: [(&str, &str); 5] = [
+    ("resolve", "resolve what is to be dumped"),
+    ("ddl", "run `pg_dump` for the DDL"),
+    ("lock", "lock"),
+    ("check", "check"),
+    ("export", "export"),
+];
+
+/// The runs of one check method.
+#[derive(Default)]
+struct Runs {
+    whole: Series,
+    peak_rss: Series,
+    steps: [Series; STEPS.len()],
+}
+
+fn main() -> ExitCode {
+    let tables = setting("BENCH_TABLES", 10_000);
+    let pairs = setting("BENCH_PAIRS", 5);
+    let cluster = ClusterOptions::default()
+        .setting("shared_buffers = 512MB")
+        .setting("max_locks_per_transaction = 1000")
+        .start();
+
+    make_small_tables(&cluster, tables);
+    let (extension, plain, pg_dump) = dump_small_tables(&cluster, tables, pairs);
+    cluster.drop_database("small");
+    let wide_rss = dump_wide_rows(&cluster);
+
+    let figures = [
+        Figure::new(
+            "check_10k_tables_extension_seconds",
+            step(&extension, "check").median(),
+            Goal::AtMost(0.3),
+        ),
+        Figure::new(
+            "check_10k_tables_plain_seconds",
+            step(&plain, "check").median(),
+            Goal::AtMost(0.6),
+        ),
+        Figure::new(
+            "dump_10k_tables_vs_pg_dump",
+            pg_dump.median() / extension.whole.median(),
+            Goal::AtLeast(2.0),
+        ),
+        Figure::new(
+            "dump_10k_tables_plain_vs_pg_dump",
+            pg_dump.median() / plain.whole.median(),
+            Goal::AtLeast(2.0),
+        ),
+        Figure::new("rss_10k_tables_mb", extension.peak_rss.median(), Goal::AtMost(100.0)),
+        Figure::new("rss_1gb_table_1mb_rows_mb", wide_rss, Goal::AtMost(100.0)),
+    ];
+    let page = page(&cluster, tables, pairs, &extension, &plain, &pg_dump, &figures);
+    if (tables, pairs) == (10_000, 5) {
+        fs::write(PAGE, &page).expect("docs/benchmarks.md can be written");
+    }
+    println!("{}", page.split("## Figures").next().unwrap_or_default().trim_end());
+    println!();
+    if figure::print(&figures) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn make_small_tables(cluster: &Cluster, tables: usize) {
+    println!("making {tables} tables ...");
+    cluster.create_database("small");
+    let mut session = cluster.session("small");
+    // A transaction of all of them would need more locks than a server usually has room for.
+    session.exec(&format!(
+        "DO $$ BEGIN FOR i IN 1..{tables} LOOP \
+             EXECUTE format('CREATE TABLE t%s (id int PRIMARY KEY, word text)', i); \
+             EXECUTE format('INSERT INTO t%s SELECT j, md5(j::text) \
+                               FROM generate_series(1, 10) AS j', i); \
+             IF i % 500 = 0 THEN COMMIT; END IF; \
+         END LOOP; END $$"
+    ));
+    session.exec("VACUUM ANALYZE");
+}
+
+/// Runs of the three in turn, so that what the machine does beside meets all of them.
+fn dump_small_tables(cluster: &Cluster, tables: usize, pairs: usize) -> (Runs, Runs, Series) {
+    let (mut extension, mut plain, mut pg_dump_runs) =
+        (Runs::default(), Runs::default(), Series::default());
+    for pair in 1..=pairs {
+        println!("dumping {tables} tables, round {pair} of {pairs} ...");
+        cluster.create_extension("small");
+        run_ours(cluster, "extension", tables, &mut extension);
+        pg_dump_runs.add(run_pg_dump(cluster, tables));
+        cluster.session("small").exec("DROP EXTENSION stillpoint");
+        run_ours(cluster, "plain", tables, &mut plain);
+    }
+    (extension, plain, pg_dump_runs)
+}
+
+fn run_ours(cluster: &Cluster, method: &str, tables: usize, runs: &mut Runs) {
+    let run = dump(cluster, tables, |archive| {
+        Stillpoint::dump(cluster, "small", archive).args(["-j", "2"]).spawn()
+    });
+    let report = run.finished.report();
+    assert_eq!(report["check_method"], method, "{}", run.finished.scene());
+    let timings = &report["attempts"][0]["timings"];
+    for ((name, _), series) in STEPS.iter().zip(&mut runs.steps) {
+        let seconds = timings[name].as_f64();
+        series.add(seconds.unwrap_or_else(|| panic!("no timing of \"{name}\" in {timings}")));
+    }
+    runs.whole.add(run.seconds);
+    runs.peak_rss.add(run.peak_rss);
+}
+
+fn run_pg_dump(cluster: &Cluster, tables: usize) -> f64 {
+    dump(cluster, tables, |archive| {
+        pg_dump(cluster, "small").args(["-Fd", "-j2", "-f"]).arg(archive).spawn()
+    })
+    .seconds
+}
+
+/// Measures a dump and makes sure that it was one.
+fn dump(
+    cluster: &Cluster,
+    tables: usize,
+    start: impl FnOnce(&Path) -> stillpoint_tests::Running,
+) -> Measured {
+    settle(cluster);
+    let directory = tempfile::tempdir().expect("a temporary directory can be made");
+    let archive = directory.path().join("archive");
+    let run = measure(|| start(&archive));
+    run.finished.assert_exit(0);
+    let files = fs::read_dir(&archive).expect("there is an archive");
+    let data = files.flatten().filter(|file| file.file_name().to_string_lossy().contains(".dat"));
+    assert_eq!(data.count(), tables, "data files\n{}", run.finished.scene());
+    run
+}
+
+/// Both tools sync what they wrote; nobody else's writes may be waiting for that.
+fn settle(cluster: &Cluster) {
+    cluster.session("postgres").exec("CHECKPOINT");
+    let status = Command::new("sync").status().expect("sync runs");
+    assert!(status.success());
+}
+
+/// Peak memory for a table of 1 GB in rows of 1 MB.
+fn dump_wide_rows(cluster: &Cluster) -> f64 {
+    println!("dumping 1 GB in rows of 1 MB ...");
+    cluster.create_database("wide");
+    cluster.create_extension("wide");
+    let mut session = cluster.session("wide");
+    session.exec("CREATE TABLE wide (id int, content text)");
+    // Stored as they are: the server's own compression would only cost time here.
+    session.exec("ALTER TABLE wide ALTER COLUMN content SET STORAGE EXTERNAL");
+    session.exec(
+        "INSERT INTO wide \
+         SELECT i, md5(i::text) || substr(noise, 1 + i, 1048576 - 32 - 2000) \
+           FROM (SELECT string_agg(md5(j::text), '') AS noise \
+                   FROM generate_series(1, 32768) AS j) AS noise, \
+                generate_series(1, 1024) AS i",
+    );
+    dump(cluster, 1, |archive| Stillpoint::dump(cluster, "wide", archive).spawn()).peak_rss
+}
+
+fn step<'a>(runs: &'a Runs, name: &str) -> &'a Series {
+    let position = STEPS.iter().position(|(step, _)| *step == name);
+    &runs.steps[position.expect("a step of an attempt")]
+}
+
+#[allow(clippy::too_many_arguments)]
+fn page(
+    cluster: &Cluster,
+    tables: usize,
+    pairs: usize,
+    extension: &Runs,
+    plain: &Runs,
+    pg_dump: &Series,
+    figures: &[Figure],
+) -> String {
+    let mut session = cluster.session("postgres");
+    let version = session.text("SHOW server_version");
+    let date = session.text("SELECT current_date");
+    let cores = available_parallelism().map_or(1, usize::from);
+    let mut page = format!(
+        "# Benchmarks\n\n\
+         Written by `make bench` on {date}: PostgreSQL {}, {cores} cores, release build. Server \
+         and client on one machine. Every tool syncs what it wrote. The tools take turns, \
+         {pairs} rounds; seconds as median, minimum and maximum.\n\n\
+         ## {tables} tables of 10 rows, two jobs\n\n\
+         | | median | minimum | maximum |\n|---|---|---|---|\n",
+        version.split(' ').next().unwrap_or_default()
+    );
+    let mut row = |name: &str, series: &Series| {
+        let _ = writeln!(page, "| {name} | {series} |");
+    };
+    row("`pg_dump -Fd -j2`", pg_dump);
+    row("**`stillpoint dump -j 2`, extension**", &extension.whole);
+    for ((_, name), series) in STEPS.iter().zip(&extension.steps) {
+        row(&format!("— {name}"), series);
+    }
+    row("**`stillpoint dump -j 2`, plain SQL**", &plain.whole);
+    for ((_, name), series) in STEPS.iter().zip(&plain.steps) {
+        row(&format!("— {name}"), series);
+    }
+    row("peak memory of the client, MB", &extension.peak_rss);
+    page.push_str("\n## Figures\n\n```text\n");
+    for figure in figures {
+        let _ = writeln!(page, "{figure}");
+    }
+    page.push_str("```\n");
+    page
+}
+
+fn setting(name: &str, default: usize) -> usize {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is no number: \"{text}\"")),
+        Err(_) => default,
+    }
+}
