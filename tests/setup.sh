@@ -78,5 +78,5 @@ if [[ ${#missing[@]} -gt 0 ]]; then
     fi
 fi
 
-command -v "${CARGO:-cargo}" >/dev/null ||
+command -v "${CARGO:-cargo}" >/dev/null || [[ -x ${HOME:-}/.cargo/bin/cargo ]] ||
     die "cargo is missing: install Rust with rustup (https://rustup.rs), then run again"
