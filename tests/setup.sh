@@ -61,14 +61,19 @@ install_packages() {
     # demo and tests make their own.
     local no_cluster=/etc/postgresql-common/createcluster.d/stillpoint-setup.conf
     $SUDO mkdir -p "${no_cluster%/*}"
-    # shellcheck disable=SC2064  # the value of now is meant
-    trap "$SUDO rm -f '$no_cluster'" EXIT
+    local log
+    log=$(mktemp)
+    # shellcheck disable=SC2064  # the values of now are meant
+    trap "$SUDO rm -f '$no_cluster' '$log'" EXIT
     $SUDO tee "$no_cluster" >/dev/null <<<'create_main_cluster = false'
 
     local apt=($SUDO env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0)
-    "${apt[@]}" update </dev/null
-    "${apt[@]}" install --yes --no-install-recommends "${missing[@]}" </dev/null >/dev/null ||
+    if ! { "${apt[@]}" update && "${apt[@]}" install --yes --no-install-recommends "${missing[@]}"; } \
+        </dev/null >"$log" 2>&1
+    then
+        cat "$log" >&2
         die "apt-get failed; servers that this Debian does not carry are at https://apt.postgresql.org"
+    fi
     say "installed"
 }
 if [[ ${#missing[@]} -gt 0 ]]; then
