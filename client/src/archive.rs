@@ -5,6 +5,6 @@ mod entries;
 mod toc;
 
 pub use entries::{
-    MaterializedViewData, SequenceSet, TableData, TableSource, copy_statement, data_file_name,
+    Creator, MaterializedViewData, SequenceSet, TableData, copy_statement, data_file_name,
 };
-pub use toc::{Contents, DumpId, LARGE_OBJECTS_PREFIX, TOC_FILE_NAME, Toc, TocError};
+pub use toc::{Contents, DumpId, DumpedObject, LARGE_OBJECTS_PREFIX, TOC_FILE_NAME, Toc, TocError};

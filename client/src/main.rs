@@ -1,1 +1,62 @@
-fn main() {}
+//! The command `stillpoint`: runs a command and gives its exit code.
+
+mod cli;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+use stillpoint_client::children;
+use stillpoint_client::commands::dump;
+use stillpoint_client::error::Error;
+use stillpoint_client::exit::ExitStatus;
+use stillpoint_client::log;
+
+use self::cli::{Cli, Command, DumpArgs, ReportFormat};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; where they cannot be printed, nothing can.
+            let _ = error.print();
+            let usage = error.use_stderr();
+            return if usage { ExitStatus::Usage } else { ExitStatus::Done }.into();
+        }
+    };
+    log::start(cli.log_format());
+    match run(&cli.command) {
+        Ok(status) => status.into(),
+        Err(error) => {
+            let hint = error.hint();
+            tracing::error!(hint, "{error}");
+            error.exit_status().into()
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitStatus, Error> {
+    children::handle_signals().map_err(Error::Signals)?;
+    match command {
+        Command::Dump(args) => dump(args),
+    }
+}
+
+fn dump(args: &DumpArgs) -> Result<ExitStatus, Error> {
+    let (report, result) = dump::run(&args.options()?);
+    match args.report {
+        None => {}
+        Some(ReportFormat::Text) => print(&report.to_text())?,
+        Some(ReportFormat::Json) => {
+            let json = report.to_json().map_err(|error| Error::Report(error.into()))?;
+            print(&format!("{json}\n"))?;
+        }
+    }
+    Ok(result?)
+}
+
+/// Writes to standard output; a reader that has gone is an error like others, not a panic.
+fn print(text: &str) -> Result<(), Error> {
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Error::Report)
+}

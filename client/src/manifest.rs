@@ -171,6 +171,24 @@ pub struct Attempt {
     pub changes: Vec<Change>,
     /// What came of it.
     pub outcome: AttemptOutcome,
+    /// Where the time went.
+    #[serde(default)]
+    pub timings: Timings,
+}
+
+/// How long the stages of an attempt took, in seconds; 0 for those that it did not reach.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Finding what is to be dumped.
+    pub resolve: f64,
+    /// `pg_dump`'s reading of definitions and large objects.
+    pub ddl: f64,
+    /// Taking all locks.
+    pub lock: f64,
+    /// Comparing the catalogs, after the locks and again after the export.
+    pub check: f64,
+    /// Reading and writing rows.
+    pub export: f64,
 }
 
 /// A relation whose data is not in the archive, since it moved in every attempt.
@@ -381,6 +399,7 @@ mod tests {
                         ancestors: vec!["public.p".to_owned()],
                     }],
                     outcome: AttemptOutcome::LeftOut,
+                    timings: Timings::default(),
                 }],
                 check_method: CheckMethod::Plain,
                 gate: Gate::Never,

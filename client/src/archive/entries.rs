@@ -9,8 +9,8 @@ use super::toc::{DumpId, Toc, TocError};
 pub struct TableData<'a> {
     /// The table's OID.
     pub oid: u32,
-    /// Where its entry takes name and owner from.
-    pub source: TableSource<'a>,
+    /// Who creates it.
+    pub created_by: Creator<'a>,
     /// What loads the rows, made by [`copy_statement`].
     pub copy_statement: &'a str,
     /// Entries that must be restored before, such as the rows that foreign keys of an
@@ -18,18 +18,18 @@ pub struct TableData<'a> {
     pub after: &'a [DumpId],
 }
 
-/// Who creates the table.
+/// Who creates the relation that data is loaded into.
 #[derive(Debug, Clone, Copy)]
-pub enum TableSource<'a> {
+pub enum Creator<'a> {
     /// The archive, by an entry of its own.
     Archive,
     /// An extension, whose configuration it is: the archive has no entry for it.
     Extension {
-        /// The table's schema.
+        /// The relation's schema.
         schema: &'a str,
-        /// The table's name.
+        /// The relation's name.
         name: &'a str,
-        /// The table's owner.
+        /// The relation's owner.
         owner: &'a str,
     },
 }
@@ -39,6 +39,8 @@ pub enum TableSource<'a> {
 pub struct SequenceSet<'a> {
     /// The sequence's OID.
     pub oid: u32,
+    /// Who creates it.
+    pub created_by: Creator<'a>,
     /// The sequence's name with its schema, quoted as an SQL identifier.
     pub qualified_name: &'a str,
     /// Its last value.
@@ -90,13 +92,13 @@ impl Toc {
     ///
     /// A restore without `-j` loads tables in the order in which they are added here.
     pub fn add_table_data(&mut self, table: TableData<'_>) -> Result<DumpId, TocError> {
-        let (schema, name, owner, created_by) = match table.source {
-            TableSource::Archive => {
+        let (schema, name, owner, created_by) = match table.created_by {
+            Creator::Archive => {
                 let entry = self.table_entry(table.oid)?;
                 let names = (entry.namespace.clone(), entry.tag.clone(), entry.owner.clone());
                 (names.0, names.1, names.2, entry.dump_id)
             }
-            TableSource::Extension { schema, name, owner } => {
+            Creator::Extension { schema, name, owner } => {
                 // The first dependency of table data must be the number of a table that no
                 // other table data has, or pg_restore mixes them up; pg_dump gives the number
                 // that the table's entry would have had.
@@ -121,13 +123,16 @@ impl Toc {
 
     /// Adds the value of a sequence.
     pub fn add_sequence_set(&mut self, sequence: SequenceSet<'_>) -> Result<DumpId, TocError> {
-        let creating = self.sequence_entry(sequence.oid)?;
-        let (created_by, schema, name, owner) = (
-            creating.dump_id,
-            creating.namespace.clone(),
-            creating.tag.clone(),
-            creating.owner.clone(),
-        );
+        let (dependencies, schema, name, owner) = match sequence.created_by {
+            Creator::Archive => {
+                let entry = self.sequence_entry(sequence.oid)?;
+                let names = (entry.namespace.clone(), entry.tag.clone(), entry.owner.clone());
+                (vec![entry.dump_id], names.0, names.1, names.2)
+            }
+            Creator::Extension { schema, name, owner } => {
+                (Vec::new(), Some(schema.to_owned()), Some(name.to_owned()), Some(owner.to_owned()))
+            }
+        };
         let dump_id = self.reserve_id()?;
         self.push_data(Entry {
             defn: Some(format!(
@@ -136,7 +141,7 @@ impl Toc {
                 sequence.last_value,
                 sequence.is_called
             )),
-            dependencies: vec![created_by],
+            dependencies,
             ..entry(dump_id, ObjectType::SequenceSet, Section::Data, schema, name, owner)
         });
         Ok(dump_id)

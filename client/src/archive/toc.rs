@@ -151,6 +151,17 @@ pub struct Toc {
     refreshes: Vec<Entry>,
 }
 
+/// An object that has an entry, by which its data can be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DumpedObject {
+    /// The object's OID.
+    pub oid: u32,
+    /// Its schema.
+    pub schema: String,
+    /// Its name.
+    pub name: String,
+}
+
 /// What an entry of an archive has in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
@@ -229,6 +240,36 @@ impl Toc {
     /// The sequence's entry.
     pub fn sequence(&self, oid: u32) -> Option<DumpId> {
         self.lookup(Kind::Sequence, oid).map(|entry| entry.dump_id)
+    }
+
+    /// The tables that have an entry, partitioned ones included.
+    pub fn table_oids(&self) -> Vec<u32> {
+        self.described(Kind::Table).into_iter().map(|table| table.oid).collect()
+    }
+
+    /// The sequences that have an entry, in the archive's order.
+    pub fn sequences(&self) -> Vec<DumpedObject> {
+        self.described(Kind::Sequence)
+    }
+
+    /// The materialized views that have an entry, in the archive's order.
+    pub fn materialized_views(&self) -> Vec<DumpedObject> {
+        self.described(Kind::MaterializedView)
+    }
+
+    fn described(&self, wanted: Kind) -> Vec<DumpedObject> {
+        self.metadata
+            .entries
+            .iter()
+            .filter(|entry| Kind::of(entry) == Some(wanted))
+            .filter_map(|entry| {
+                Some(DumpedObject {
+                    oid: entry.oid.parse().ok()?,
+                    schema: entry.namespace.clone().unwrap_or_default(),
+                    name: entry.tag.clone().unwrap_or_default(),
+                })
+            })
+            .collect()
     }
 
     /// The materialized view's entry.

@@ -1,0 +1,163 @@
+//! Programs that we start, and files that must not outlive us: what a signal has to clean up.
+//!
+//! SIGINT and SIGTERM end the process with 128 + their number. Before that, the children are
+//! ended and the unfinished archive is removed; the server's sessions end with our connections.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, Command, ExitStatus};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+static ALIVE: Mutex<Alive> = Mutex::new(Alive { children: Vec::new(), partial: None });
+
+struct Alive {
+    children: Vec<u32>,
+    partial: Option<PathBuf>,
+}
+
+fn alive() -> MutexGuard<'static, Alive> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child process that is ended when it is dropped or when a signal ends us.
+#[derive(Debug)]
+pub struct Child(std::process::Child);
+
+impl Child {
+    /// Starts the command.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        // The lock is held from before the start, so that no signal comes in between.
+        let mut alive = alive();
+        let child = command.spawn()?;
+        alive.children.push(child.id());
+        Ok(Self(child))
+    }
+
+    /// Its standard error, if that was piped.
+    pub const fn stderr(&mut self) -> Option<&mut ChildStderr> {
+        self.0.stderr.as_mut()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.0.wait()?;
+        self.forget();
+        Ok(status)
+    }
+
+    fn forget(&self) {
+        // Its number may be given to a process of somebody else's from now on.
+        let id = self.0.id();
+        alive().children.retain(|child| *child != id);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // It may have ended by itself in the meantime: then there is nothing to do.
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+        self.forget();
+    }
+}
+
+/// An archive that is being written; removed when it is dropped, unless it was kept.
+#[derive(Debug)]
+pub struct Partial(PathBuf);
+
+impl Partial {
+    /// Takes care of a directory that may not be there yet.
+    #[must_use]
+    pub fn guard(path: PathBuf) -> Self {
+        alive().partial = Some(path.clone());
+        Self(path)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Removes what an attempt has written; the next one starts from nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, unless it is that there is no such directory.
+    pub fn clear(&self) -> io::Result<()> {
+        match std::fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The archive is whole and has its name: nothing is left to be removed.
+    pub fn keep(mut self) {
+        alive().partial = None;
+        self.0 = PathBuf::new();
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.0.as_os_str().is_empty() {
+            return;
+        }
+        if let Err(error) = self.clear() {
+            tracing::warn!("could not remove \"{}\": {error}", self.0.display());
+        }
+        alive().partial = None;
+    }
+}
+
+/// Handles signals in a thread of their own from now on.
+///
+/// # Errors
+///
+/// What the system says.
+pub fn handle_signals() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            end_by(signal);
+        }
+    })?;
+    Ok(())
+}
+
+fn end_by(signal: i32) -> ! {
+    // The lock is never given back: nobody starts another child from here on.
+    let alive = alive();
+    for child in &alive.children {
+        if let Some(pid) = i32::try_from(*child).ok().and_then(rustix::process::Pid::from_raw) {
+            // It may have ended by itself: then there is nothing to do.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+    }
+    if let Some(partial) = &alive.partial {
+        // Workers and the child may still add a file while we remove the others.
+        for _ in 0..20 {
+            let _ = std::fs::remove_dir_all(partial);
+            if !partial.exists() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    eprintln!("stillpoint: interrupted by signal {signal}; nothing was kept");
+    std::process::exit(128 + signal);
+}

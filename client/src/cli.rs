@@ -1,0 +1,231 @@
+//! The command line. It knows words and defaults; what they do is the library's business.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use stillpoint_client::codec::Compression;
+use stillpoint_client::commands::dump;
+use stillpoint_client::connect::{self, ConnectOptions, Target};
+use stillpoint_client::log;
+use stillpoint_client::selection::Selection;
+
+/// PostgreSQL dumps that stay right while the schema moves.
+#[derive(Debug, Parser)]
+#[command(name = "stillpoint", version, about, max_term_width = 100, disable_help_flag = true)]
+pub struct Cli {
+    /// How messages on standard error are written
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
+    log_format: LogFormat,
+
+    /// Print help
+    // -h is the host, as with every PostgreSQL program.
+    #[arg(long, global = true, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Cli {
+    /// The log's format.
+    pub fn log_format(&self) -> log::Format {
+        match self.log_format {
+            LogFormat::Text => log::Format::Text,
+            LogFormat::Json => log::Format::Json,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// A JSON object a line
+    Json,
+}
+
+/// How a report is printed to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Dump a database into an archive that stock pg_restore reads
+    Dump(DumpArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Connection options")]
+struct ConnectArgs {
+    /// Database to connect to, or a connection string
+    #[arg(short, long, value_name = "DBNAME", conflicts_with = "positional_dbname")]
+    dbname: Option<String>,
+
+    /// Host name or socket directory of the server
+    #[arg(short, long, value_name = "HOSTNAME")]
+    host: Option<String>,
+
+    /// Port of the server
+    #[arg(short, long)]
+    port: Option<String>,
+
+    /// Role to connect as
+    #[arg(short = 'U', long, value_name = "NAME")]
+    username: Option<String>,
+}
+
+impl ConnectArgs {
+    fn target(&self, positional: Option<&String>) -> Result<Target, connect::Error> {
+        let options = ConnectOptions {
+            dbname: self.dbname.as_ref().or(positional).cloned(),
+            host: self.host.clone(),
+            port: self.port.clone(),
+            username: self.username.clone(),
+        };
+        Target::resolve(&options, |name| std::env::var(name).ok())
+    }
+}
+
+/// `stillpoint dump`.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// Database to dump, or a connection string
+    #[arg(value_name = "DBNAME")]
+    positional_dbname: Option<String>,
+
+    /// Directory of the new archive; it must not exist
+    #[arg(short, long, value_name = "DIRECTORY")]
+    file: PathBuf,
+
+    /// Sessions that lock, check and export in parallel
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: u32,
+
+    /// Compression of data files: none, gzip[:LEVEL], lz4 or zstd[:LEVEL]
+    #[arg(short = 'Z', long, value_name = "METHOD", default_value = "gzip")]
+    compress: Compression,
+
+    /// Dump only schemas that match the pattern
+    #[arg(short = 'n', long = "schema", value_name = "PATTERN", help_heading = "What to dump")]
+    schemas: Vec<String>,
+
+    /// Leave out schemas that match the pattern
+    #[arg(
+        short = 'N',
+        long = "exclude-schema",
+        value_name = "PATTERN",
+        help_heading = "What to dump"
+    )]
+    without_schemas: Vec<String>,
+
+    /// Dump only relations that match the pattern; of partitioned tables, the partitions too
+    #[arg(short = 't', long = "table", value_name = "PATTERN", help_heading = "What to dump")]
+    relations: Vec<String>,
+
+    /// Leave out relations that match the pattern; of partitioned tables, the partitions too
+    #[arg(
+        short = 'T',
+        long = "exclude-table",
+        value_name = "PATTERN",
+        help_heading = "What to dump"
+    )]
+    without_relations: Vec<String>,
+
+    /// How many snapshots to try before relations that moved are left out
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 3,
+        env = "STILLPOINT_SNAPSHOT_ATTEMPTS",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        help_heading = "Concurrent DDL"
+    )]
+    attempts: u32,
+
+    /// How long one attempt may wait for locks
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Concurrent DDL")]
+    lock_timeout: Duration,
+
+    /// How long to wait before the second attempt; doubles with each further one
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, help_heading = "Concurrent DDL")]
+    backoff: Duration,
+
+    /// Fail instead of leaving out the rows of relations that moved in every attempt
+    #[arg(long, help_heading = "Concurrent DDL")]
+    strict: bool,
+
+    /// Print a report to standard output
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub report: Option<ReportFormat>,
+
+    /// Directory of pg_dump, if it is not the one in PATH
+    #[arg(long, value_name = "DIRECTORY")]
+    bindir: Option<PathBuf>,
+
+    #[command(flatten)]
+    connect: ConnectArgs,
+}
+
+impl DumpArgs {
+    /// The options that the library takes.
+    ///
+    /// # Errors
+    ///
+    /// Connection settings that cannot be understood.
+    pub fn options(&self) -> Result<dump::Options, connect::Error> {
+        Ok(dump::Options {
+            target: self.connect.target(self.positional_dbname.as_ref())?,
+            selection: Selection {
+                schemas: self.schemas.clone(),
+                without_schemas: self.without_schemas.clone(),
+                relations: self.relations.clone(),
+                without_relations: self.without_relations.clone(),
+            },
+            directory: self.file.clone(),
+            jobs: usize::try_from(self.jobs).unwrap_or(1),
+            attempts: self.attempts,
+            lock_timeout: self.lock_timeout,
+            backoff: self.backoff,
+            strict: self.strict,
+            compression: self.compress,
+            bindir: self.bindir.clone(),
+        })
+    }
+}
+
+/// A number of seconds, with a fraction if wanted.
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| String::from("it must be a number of seconds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn seconds_may_have_a_fraction_and_no_sign() {
+        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(seconds("-1").is_err());
+        assert!(seconds("soon").is_err());
+        assert!(seconds("inf").is_err());
+    }
+}

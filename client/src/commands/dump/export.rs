@@ -1,0 +1,378 @@
+//! The export: what was verified is read, compressed, checksummed and written.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use stillpoint_check::Oid;
+
+use super::check::Checked;
+use super::ddl::archive_encoding;
+use super::lock::{Locked, Worker, qualified};
+use super::{AttemptEnd, Error, Options, Timings};
+use crate::archive::{
+    Creator, MaterializedViewData, SequenceSet, TableData, copy_statement, data_file_name,
+};
+use crate::archive::{DumpId, Toc};
+use crate::codec::{Encoder, Written};
+use crate::manifest::{Algorithm, Change, FileRecord};
+use crate::server::{self, RelationRow, Session, quote_identifier};
+
+/// What may be exported: every relation holds what the snapshot promises, or is left out.
+pub struct Verified {
+    locked: Locked,
+    left_out: HashSet<Oid>,
+    changes: Vec<Change>,
+}
+
+/// The rows are in the archive's directory, its table of contents in memory.
+pub struct Exported {
+    pub locked: Locked,
+    pub changes: Vec<Change>,
+    pub left_out: HashSet<Oid>,
+    pub files: Vec<FileRecord>,
+    entries: HashMap<Oid, DumpId>,
+}
+
+impl Checked {
+    /// Takes the relations that moved out of what is to be exported. Without any, all of it is.
+    pub fn verified(self) -> Verified {
+        let left_out = self.moved();
+        Verified { locked: self.locked, left_out, changes: self.changes }
+    }
+}
+
+/// One file to be written.
+struct Task<'a> {
+    relation: &'a RelationRow,
+    file: String,
+}
+
+impl Verified {
+    /// Reads every verified relation into a file of its own, largest first.
+    pub fn export(
+        mut self,
+        options: &Options,
+        directory: &Path,
+        timings: &mut Timings,
+    ) -> Result<Exported, AttemptEnd> {
+        let start = Instant::now();
+        let encoding = archive_encoding(&self.locked.resolved.snapshot.connected.identity.encoding);
+        let extension = options.compression.codec().extension();
+        let mut entries = HashMap::new();
+        let toc = &mut self.locked.toc;
+        let mut rows: Vec<&RelationRow> =
+            self.locked.workers.iter().flat_map(|worker| &worker.relations).collect();
+        // The order of a restore without -j; the export's own order is another.
+        rows.sort_unstable_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
+        for row in rows {
+            if !self.left_out.contains(&row.relation) {
+                entries.insert(row.relation, add_table(toc, row)?);
+            }
+        }
+
+        let stop = AtomicBool::new(false);
+        let results: Vec<Result<Vec<FileRecord>, Error>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .locked
+                .workers
+                .iter_mut()
+                .map(|worker| {
+                    let Worker { session, relations, .. } = worker;
+                    let tasks: Vec<Task<'_>> = relations
+                        .iter()
+                        .rev()
+                        .filter_map(|relation| {
+                            let id = entries.get(&relation.relation)?;
+                            let file = data_file_name(*id) + extension;
+                            Some(Task { relation, file })
+                        })
+                        .collect();
+                    let stop = &stop;
+                    scope.spawn(move || {
+                        export_all(session, &tasks, options, directory, encoding, stop)
+                            .inspect_err(|_| stop.store(true, Ordering::Relaxed))
+                    })
+                })
+                .collect();
+            threads.into_iter().map(super::join).collect()
+        });
+        let files = results.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+        timings.export = start.elapsed();
+        let Self { locked, left_out, changes } = self;
+        Ok(Exported { locked, changes, left_out, files, entries })
+    }
+}
+
+impl Exported {
+    /// Checks everything once more while the locks are still held: a schema that was renamed
+    /// under a lock has made a name mean another table. Gives the relations that moved during
+    /// the export.
+    pub fn check_again(self, timings: &mut Timings) -> Result<Rechecked, AttemptEnd> {
+        let Self { locked, changes, left_out, files, entries } = self;
+        let checked = locked.check(timings)?;
+        let moved_late: HashSet<Oid> = checked.moved().difference(&left_out).copied().collect();
+        let late = checked
+            .changes
+            .into_iter()
+            .filter(|change| !changes.iter().any(|known| known.relation == change.relation));
+        let changes: Vec<Change> = changes.iter().cloned().chain(late).collect();
+        Ok(Rechecked {
+            exported: Self { locked: checked.locked, changes, left_out, files, entries },
+            moved_late,
+        })
+    }
+
+    /// Takes relations out of the archive whose rows have been written already.
+    fn remove(&mut self, relations: &HashSet<Oid>, directory: &Path) -> Result<(), AttemptEnd> {
+        for relation in relations {
+            self.left_out.insert(*relation);
+            let Some(id) = self.entries.remove(relation) else { continue };
+            self.locked.toc.remove(&[id])?;
+            let stem = data_file_name(id);
+            if let Some(index) = self.files.iter().position(|file| file.name.starts_with(&stem)) {
+                let path = directory.join(self.files.swap_remove(index).name);
+                std::fs::remove_file(&path).map_err(|source| Error::File {
+                    doing: "remove",
+                    path,
+                    source,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what follows from sequences and materialized views.
+    fn add_values(&mut self, left_out: &HashSet<Oid>) -> Result<(), AttemptEnd> {
+        let locked = &mut self.locked;
+        let values: HashMap<Oid, _> =
+            locked.values.iter().map(|value| (value.relation, value)).collect();
+        for sequence in &locked.sequences {
+            let Some(value) = values.get(&sequence.relation) else { continue };
+            if left_out.contains(&sequence.relation) {
+                continue;
+            }
+            locked.toc.add_sequence_set(SequenceSet {
+                oid: sequence.relation,
+                created_by: match &sequence.configuration {
+                    None => Creator::Archive,
+                    Some(row) => creator(row),
+                },
+                qualified_name: &qualified(&sequence.schema, &sequence.name),
+                last_value: value.last_value,
+                is_called: value.is_called,
+            })?;
+        }
+        add_refreshes(&mut locked.toc, locked.resolved.session())
+    }
+}
+
+/// What the check after the export found.
+pub struct Rechecked {
+    exported: Exported,
+    moved_late: HashSet<Oid>,
+}
+
+impl Rechecked {
+    /// Whether rows have been written that may be another table's.
+    pub fn has_moved(&self) -> bool {
+        !self.moved_late.is_empty()
+    }
+
+    /// What moved, before and during the export.
+    pub fn into_changes(self) -> Vec<Change> {
+        self.exported.changes
+    }
+
+    /// Completes the table of contents; what moved late is left out of it.
+    pub fn complete(self, directory: &Path) -> Result<Exported, AttemptEnd> {
+        let Self { mut exported, moved_late } = self;
+        exported.remove(&moved_late, directory)?;
+        let left_out = exported.left_out.clone();
+        exported.add_values(&left_out)?;
+        Ok(exported)
+    }
+}
+
+fn add_table(toc: &mut Toc, row: &RelationRow) -> Result<DumpId, AttemptEnd> {
+    let columns: Vec<String> = row.columns.iter().map(|name| quote_identifier(name)).collect();
+    Ok(toc.add_table_data(TableData {
+        oid: row.relation,
+        created_by: creator(row),
+        copy_statement: &copy_statement(&row.quoted(), &columns),
+        after: &[],
+    })?)
+}
+
+fn creator(row: &RelationRow) -> Creator<'_> {
+    match row.configuration {
+        None => Creator::Archive,
+        Some(_) => Creator::Extension { schema: &row.schema, name: &row.name, owner: &row.owner },
+    }
+}
+
+/// Refreshes of the materialized views that hold rows, those that others read first.
+fn add_refreshes(toc: &mut Toc, session: &mut Session) -> Result<(), AttemptEnd> {
+    let views = toc.materialized_views();
+    let oids: Vec<Oid> = views.iter().map(|view| view.oid).collect();
+    let mut reads = session.populated_views(&oids)?;
+    let mut added: HashMap<Oid, DumpId> = HashMap::new();
+    while !reads.is_empty() {
+        let is_free = |inputs: &[Oid], reads: &HashMap<Oid, Vec<Oid>>| {
+            inputs.iter().all(|input| !reads.contains_key(input))
+        };
+        let free: Vec<_> = views
+            .iter()
+            .filter(|view| reads.get(&view.oid).is_some_and(|inputs| is_free(inputs, &reads)))
+            .collect();
+        if free.is_empty() {
+            // Views cannot read each other in a circle; if the catalogs say so they are
+            // damaged, and the rest is not refreshed.
+            tracing::warn!("materialized views read each other in a circle: not refreshed");
+            break;
+        }
+        for view in free {
+            let inputs = reads.remove(&view.oid).unwrap_or_default();
+            let after: Vec<DumpId> =
+                inputs.iter().filter_map(|input| added.get(input)).copied().collect();
+            let id = toc.add_materialized_view_data(MaterializedViewData {
+                oid: view.oid,
+                qualified_name: &qualified(&view.schema, &view.name),
+                after: &after,
+            })?;
+            added.insert(view.oid, id);
+        }
+    }
+    Ok(())
+}
+
+fn export_all(
+    session: &mut Session,
+    tasks: &[Task<'_>],
+    options: &Options,
+    directory: &Path,
+    encoding: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<FileRecord>, Error> {
+    let mut encoder = Encoder::new(options.compression).map_err(|source| Error::File {
+        doing: "compress into",
+        path: directory.to_owned(),
+        source,
+    })?;
+    let mut files = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        if stop.load(Ordering::Relaxed) {
+            // Another worker has failed; its error is the one that counts.
+            break;
+        }
+        let path = directory.join(&task.file);
+        let written = export_one(session, task.relation, &mut encoder, &path, encoding)?;
+        files.push(FileRecord {
+            name: task.file.clone(),
+            schema: Some(task.relation.schema.clone()),
+            relation: Some(task.relation.name.clone()),
+            rows: Some(written.rows),
+            bytes: written.bytes,
+            stored_bytes: written.stored_bytes,
+            algorithm: Algorithm::Xxh3,
+            checksum: written.checksum,
+        });
+    }
+    Ok(files)
+}
+
+fn export_one(
+    session: &mut Session,
+    row: &RelationRow,
+    encoder: &mut Encoder,
+    path: &Path,
+    encoding: &str,
+) -> Result<Written, Error> {
+    let in_file = |doing| move |source| Error::File { doing, path: path.to_owned(), source };
+    let in_rows =
+        |source: server::Error| Error::Rows { relation: format!("table {}", row.quoted()), source };
+    let mut reader = session.copy_out(&copy_out_statement(row, encoding)).map_err(in_rows)?;
+    let file = create_new(path).map_err(in_file("create file"))?;
+    let mut writer = encoder.start(file).map_err(in_file("write file"))?;
+    loop {
+        let bytes =
+            reader.fill_buf().map_err(server::Error::reading("read its rows")).map_err(in_rows)?;
+        if bytes.is_empty() {
+            break;
+        }
+        writer.write_all(bytes).map_err(in_file("write file"))?;
+        let read = bytes.len();
+        reader.consume(read);
+    }
+    let (written, _) = writer.finish().map_err(in_file("write file"))?;
+    Ok(written)
+}
+
+fn create_new(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// The statement that gives the rows. Like `COPY`, it reads the relation alone and not its
+/// children.
+fn copy_out_statement(row: &RelationRow, encoding: &str) -> String {
+    let columns: Vec<String> = row.columns.iter().map(|name| quote_identifier(name)).collect();
+    let columns = columns.join(", ");
+    let source = match &row.configuration {
+        Some((_, condition)) if !condition.is_empty() => {
+            let columns = if columns.is_empty() { "*" } else { &columns };
+            format!("(SELECT {columns} FROM ONLY {} {condition})", row.quoted())
+        }
+        _ if columns.is_empty() => row.quoted(),
+        _ => format!("{} ({columns})", row.quoted()),
+    };
+    let option = if encoding == "SQL_ASCII" { " WITH (ENCODING 'SQL_ASCII')" } else { "" };
+    format!("COPY {source} TO STDOUT{option}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(columns: &[&str], condition: Option<&str>) -> RelationRow {
+        RelationRow {
+            relation: 16384,
+            schema: "public".into(),
+            name: "t".into(),
+            kind: 'r',
+            pages: 0,
+            columns: columns.iter().map(|&name| name.into()).collect(),
+            configuration: condition.map(|condition| (16385, condition.into())),
+            owner: "postgres".into(),
+        }
+    }
+
+    #[track_caller]
+    fn assert_statement(row: &RelationRow, expected: &str) {
+        assert_eq!(copy_out_statement(row, "UTF8"), expected);
+    }
+
+    #[test]
+    fn every_shape_of_table_has_its_copy_statement() {
+        assert_statement(
+            &row(&["id", "a\"b"], None),
+            "COPY \"public\".\"t\" (\"id\", \"a\"\"b\") TO STDOUT",
+        );
+        assert_statement(&row(&[], None), "COPY \"public\".\"t\" TO STDOUT");
+        assert_statement(&row(&["id"], Some("")), "COPY \"public\".\"t\" (\"id\") TO STDOUT");
+        assert_statement(
+            &row(&["id"], Some("WHERE NOT builtin")),
+            "COPY (SELECT \"id\" FROM ONLY \"public\".\"t\" WHERE NOT builtin) TO STDOUT",
+        );
+    }
+
+    #[test]
+    fn bytes_without_an_encoding_are_not_converted() {
+        assert_eq!(
+            copy_out_statement(&row(&["id"], None), "SQL_ASCII"),
+            "COPY \"public\".\"t\" (\"id\") TO STDOUT WITH (ENCODING 'SQL_ASCII')"
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! Locking: every worker takes all the locks that it will need, before anything is read.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use stillpoint_check::Oid;
+
+use super::ddl::{Described, remaining};
+use super::deal::deal;
+use super::snapshot::Resolved;
+use super::{AttemptEnd, Error, Options, Timings};
+use crate::archive::Toc;
+use crate::manifest::AttemptOutcome;
+use crate::server::{self, Blocker, RelationRow, SequenceValue, Session, quote_identifier};
+
+/// How many relations one statement asks for.
+const BATCH: usize = 1000;
+
+/// Relations that could not be locked by the name that the snapshot has for them, with what the
+/// server said; without that where a lock was had, but on another relation of that name.
+pub type Unlocked = HashMap<Oid, Option<server::Error>>;
+
+/// A session in the dump's snapshot with the relations that it locks, checks and exports.
+pub struct Worker {
+    pub session: Session,
+    /// Smallest first.
+    pub relations: Vec<RelationRow>,
+    pub unlocked: Unlocked,
+}
+
+/// A sequence of the dump.
+#[derive(Clone, Debug)]
+pub struct Sequence {
+    pub relation: Oid,
+    pub schema: String,
+    pub name: String,
+    /// Its row, if it is part of an extension's configuration and not described in the archive.
+    pub configuration: Option<RelationRow>,
+}
+
+/// What can be locked is locked, but may not be what the snapshot promises.
+pub struct Locked {
+    pub resolved: Resolved,
+    pub toc: Toc,
+    pub workers: Vec<Worker>,
+    pub sequences: Vec<Sequence>,
+    pub values: Vec<SequenceValue>,
+    pub unlocked_sequences: Unlocked,
+}
+
+impl Described {
+    /// Deals the relations to workers and lets each lock its own; reads the sequences, which
+    /// cannot be locked but by reading them.
+    pub fn lock(self, options: &Options, timings: &mut Timings) -> Result<Locked, AttemptEnd> {
+        let start = Instant::now();
+        let Self { mut resolved, toc } = self;
+        let relations = std::mem::take(&mut resolved.selected.relations);
+        let (tables, others): (Vec<_>, Vec<_>) =
+            relations.into_iter().filter(|row| row.kind != 'p').partition(|row| row.kind == 'r');
+
+        let mut workers = Vec::new();
+        for relations in deal(tables, options.jobs) {
+            let session = resolved.worker()?;
+            workers.push(Worker { session, relations, unlocked: Unlocked::new() });
+        }
+        let outcomes: Vec<Result<(), AttemptEnd>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = workers
+                .iter_mut()
+                .map(|worker| scope.spawn(|| worker.lock(options.lock_timeout, start)))
+                .collect();
+            threads.into_iter().map(super::join).collect()
+        });
+        outcomes.into_iter().collect::<Result<(), _>>()?;
+
+        let sequences = sequences(&toc, &others);
+        let mut values = Vec::new();
+        let mut unlocked_sequences = Unlocked::new();
+        let session = resolved.session();
+        session.set_lock_timeout(remaining(options.lock_timeout, start))?;
+        let named: Vec<(Oid, String)> = sequences.iter().map(Sequence::quoted).collect();
+        for batch in named.chunks(BATCH) {
+            let batch: Vec<(Oid, &str)> =
+                batch.iter().map(|(oid, name)| (*oid, name.as_str())).collect();
+            read_or_split(session, &batch, &mut values, &mut unlocked_sequences)?;
+        }
+        note_others(session, sequences.iter().map(|s| s.relation), &mut unlocked_sequences)?;
+
+        timings.lock = start.elapsed();
+        Ok(Locked { resolved, toc, workers, sequences, values, unlocked_sequences })
+    }
+}
+
+impl Sequence {
+    fn quoted(&self) -> (Oid, String) {
+        (self.relation, qualified(&self.schema, &self.name))
+    }
+}
+
+/// A quoted name with its schema.
+pub fn qualified(schema: &str, name: &str) -> String {
+    format!("{}.{}", quote_identifier(schema), quote_identifier(name))
+}
+
+impl Worker {
+    fn lock(&mut self, budget: Duration, start: Instant) -> Result<(), AttemptEnd> {
+        let named: Vec<(Oid, String)> =
+            self.relations.iter().map(|row| (row.relation, row.quoted())).collect();
+        for batch in named.chunks(BATCH) {
+            self.session.set_lock_timeout(remaining(budget, start))?;
+            lock_or_split(&mut self.session, batch, &mut self.unlocked)?;
+        }
+        let all = self.relations.iter().map(|row| row.relation);
+        note_others(&mut self.session, all, &mut self.unlocked)?;
+        Ok(())
+    }
+}
+
+/// Locks a batch, or, where a name of it no longer means what it meant, its halves.
+fn lock_or_split(
+    session: &mut Session,
+    batch: &[(Oid, String)],
+    unlocked: &mut Unlocked,
+) -> Result<(), AttemptEnd> {
+    let names: Vec<&str> = batch.iter().map(|(_, name)| name.as_str()).collect();
+    match session.lock(&names) {
+        Ok(()) => Ok(()),
+        Err(error) if error.is_moved_name() => {
+            if let [(relation, _)] = batch {
+                unlocked.insert(*relation, Some(error));
+                return Ok(());
+            }
+            let (left, right) = batch.split_at(batch.len() / 2);
+            lock_or_split(session, left, unlocked)?;
+            lock_or_split(session, right, unlocked)
+        }
+        Err(error) if error.is_lock_failure() => {
+            let oids: Vec<Oid> = batch.iter().map(|(relation, _)| *relation).collect();
+            let blockers = session.blockers(&oids)?;
+            let blockers = blockers.iter().map(|blocker| name_blocker(blocker, batch)).collect();
+            Err(AttemptEnd::over(
+                AttemptOutcome::LockTimeout,
+                Error::LockTimeout { blockers, source: error },
+            ))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn name_blocker(blocker: &Blocker, batch: &[(Oid, String)]) -> String {
+    let name = batch
+        .iter()
+        .find(|(relation, _)| *relation == blocker.relation)
+        .map_or("a relation", |(_, name)| name.as_str());
+    format!(
+        "{name}: process {} (user \"{}\", application \"{}\"): {}",
+        blocker.pid,
+        blocker.user,
+        blocker.application,
+        blocker.query.split_whitespace().collect::<Vec<_>>().join(" "),
+    )
+}
+
+fn read_or_split(
+    session: &mut Session,
+    batch: &[(Oid, &str)],
+    values: &mut Vec<SequenceValue>,
+    unlocked: &mut Unlocked,
+) -> Result<(), AttemptEnd> {
+    match session.sequence_values(batch) {
+        Ok(read) => {
+            values.extend(read);
+            Ok(())
+        }
+        Err(error) if error.is_moved_name() => {
+            if let [(relation, _)] = batch {
+                unlocked.insert(*relation, Some(error));
+                return Ok(());
+            }
+            let (left, right) = batch.split_at(batch.len() / 2);
+            read_or_split(session, left, values, unlocked)?;
+            read_or_split(session, right, values, unlocked)
+        }
+        Err(error) if error.is_lock_failure() => Err(AttemptEnd::over(
+            AttemptOutcome::LockTimeout,
+            Error::LockTimeout { blockers: Vec::new(), source: error },
+        )),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A name can be locked and mean another relation than under the snapshot: what counts is which
+/// relations the session holds locks on.
+fn note_others(
+    session: &mut Session,
+    relations: impl Iterator<Item = Oid>,
+    unlocked: &mut Unlocked,
+) -> Result<(), Error> {
+    let locked = session.locked_relations()?;
+    for relation in relations {
+        if !locked.contains(&relation) {
+            unlocked.entry(relation).or_insert(None);
+        }
+    }
+    Ok(())
+}
+
+/// The sequences that `pg_dump` has described, and those of extensions' configurations.
+fn sequences(toc: &Toc, configuration: &[RelationRow]) -> Vec<Sequence> {
+    let described = toc.sequences().into_iter().map(|described| Sequence {
+        relation: described.oid,
+        schema: described.schema,
+        name: described.name,
+        configuration: None,
+    });
+    let configured = configuration.iter().filter(|row| row.kind == 'S').map(|row| Sequence {
+        relation: row.relation,
+        schema: row.schema.clone(),
+        name: row.name.clone(),
+        configuration: Some(row.clone()),
+    });
+    described.chain(configured).collect()
+}

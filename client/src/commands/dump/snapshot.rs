@@ -1,0 +1,91 @@
+//! The first stages of an attempt: a session, its snapshot, and what is to be dumped under it.
+
+use std::time::Instant;
+
+use time::OffsetDateTime;
+
+use super::{Error, Timings};
+use crate::connect::Target;
+use crate::manifest::CheckMethod;
+use crate::selection::{Patterns, Selected};
+use crate::server::{Identity, ServerVersion, Session, SnapshotId};
+
+/// A session on a server that we can dump from; nothing is read yet.
+pub struct Connected {
+    pub session: Session,
+    /// Leads to this session's host alone.
+    pub target: Target,
+    pub identity: Identity,
+    pub check: CheckMethod,
+}
+
+impl Connected {
+    pub fn new(target: &Target) -> Result<Self, Error> {
+        let (client, target) = target.connect_any()?;
+        let mut session = Session::start(client)?;
+        if session.version() < ServerVersion::OLDEST {
+            return Err(Error::ServerTooOld { version: session.version() });
+        }
+        let identity = session.identity()?;
+        let check = match session.extension_version()? {
+            Some(Ok(_)) => CheckMethod::Extension,
+            Some(Err(reason)) => {
+                tracing::warn!(
+                    "the extension is installed but cannot be used, checking by plain SQL: {reason}"
+                );
+                CheckMethod::Plain
+            }
+            None => CheckMethod::Plain,
+        };
+        Ok(Self { session, target, identity, check })
+    }
+
+    /// Takes the snapshot that the dump will be of, if this attempt succeeds.
+    pub fn snapshot(mut self) -> Result<Snapshot, Error> {
+        self.session.begin()?;
+        let id = self.session.export_snapshot()?;
+        Ok(Snapshot { taken_at: OffsetDateTime::now_utc(), id, connected: self })
+    }
+}
+
+/// A snapshot that others can import while the session's transaction lives.
+pub struct Snapshot {
+    pub connected: Connected,
+    pub id: SnapshotId,
+    pub taken_at: OffsetDateTime,
+}
+
+impl Snapshot {
+    /// Finds out what the user's words mean under this snapshot.
+    pub fn resolve(
+        mut self,
+        patterns: &Patterns,
+        timings: &mut Timings,
+    ) -> Result<Resolved, Error> {
+        let start = Instant::now();
+        let selected =
+            patterns.resolve(&mut self.connected.session, &self.connected.identity.database)?;
+        timings.resolve = start.elapsed();
+        Ok(Resolved { snapshot: self, selected })
+    }
+}
+
+/// A snapshot and the relations that are to be dumped under it.
+pub struct Resolved {
+    pub snapshot: Snapshot,
+    pub selected: Selected,
+}
+
+impl Resolved {
+    /// The session whose transaction holds the snapshot.
+    pub const fn session(&mut self) -> &mut Session {
+        &mut self.snapshot.connected.session
+    }
+
+    /// Opens a worker's session in the same snapshot.
+    pub fn worker(&self) -> Result<Session, Error> {
+        let mut session = Session::start(self.snapshot.connected.target.connect()?)?;
+        session.begin_with_snapshot(&self.snapshot.id)?;
+        Ok(session)
+    }
+}

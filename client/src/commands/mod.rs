@@ -1,0 +1,3 @@
+//! The commands, a module each.
+
+pub mod dump;

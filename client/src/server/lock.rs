@@ -1,0 +1,122 @@
+//! Locks on the relations of a dump.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use stillpoint_check::Oid;
+
+use super::{Error, Session};
+
+/// A session that stands in our way.
+#[derive(Clone, Debug)]
+pub struct Blocker {
+    /// The relation it stands in front of.
+    pub relation: Oid,
+    /// Its process id.
+    pub pid: i32,
+    /// Its role.
+    pub user: String,
+    /// Its `application_name`.
+    pub application: String,
+    /// Its current or last statement, as far as we may see it.
+    pub query: String,
+}
+
+impl Session {
+    /// Locks relations by name in ACCESS SHARE mode, all or none: if one cannot be locked, the
+    /// locks of the others are given back and the transaction goes on.
+    ///
+    /// # Errors
+    ///
+    /// The first relation that cannot be locked.
+    pub fn lock(&mut self, quoted_names: &[&str]) -> Result<(), Error> {
+        let mut list = String::new();
+        for name in quoted_names {
+            let separator = if list.is_empty() { "" } else { ", " };
+            // Writing to a String cannot fail. ONLY: each relation is locked by the worker
+            // that it was dealt to, never by way of its parent.
+            let _ = write!(list, "{separator}ONLY {name}");
+        }
+        self.in_savepoint("lock a relation", &format!("LOCK TABLE {list} IN ACCESS SHARE MODE"))
+    }
+
+    /// Runs one statement in a savepoint of its own, so that its failure costs only itself.
+    fn in_savepoint(&mut self, doing: &str, statement: &str) -> Result<(), Error> {
+        let commands = format!("SAVEPOINT stillpoint; {statement}; RELEASE SAVEPOINT stillpoint");
+        let outcome = self.client.batch_execute(&commands).map_err(Error::doing(doing));
+        if outcome.is_err() {
+            self.back_to_savepoint()?;
+        }
+        outcome
+    }
+
+    pub(super) fn savepoint(&mut self) -> Result<(), Error> {
+        self.client.batch_execute("SAVEPOINT stillpoint").map_err(Error::doing("set a savepoint"))
+    }
+
+    pub(super) fn release_savepoint(&mut self) -> Result<(), Error> {
+        self.client
+            .batch_execute("RELEASE SAVEPOINT stillpoint")
+            .map_err(Error::doing("release a savepoint"))
+    }
+
+    pub(super) fn back_to_savepoint(&mut self) -> Result<(), Error> {
+        self.client
+            .batch_execute("ROLLBACK TO SAVEPOINT stillpoint; RELEASE SAVEPOINT stillpoint")
+            .map_err(Error::doing("go back to a savepoint"))
+    }
+
+    /// The relations on which this session holds a lock. A name that was locked may have meant
+    /// another relation than under the snapshot; this says which ones it really was.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn locked_relations(&mut self) -> Result<HashSet<Oid>, Error> {
+        let rows = self
+            .client
+            .query(
+                "SELECT l.relation \
+                   FROM pg_catalog.pg_locks AS l \
+                  WHERE l.locktype = 'relation' \
+                    AND l.pid = pg_catalog.pg_backend_pid() AND l.granted",
+                &[],
+            )
+            .map_err(Error::doing("read the locks that are held"))?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Who holds, or waits in front for, a lock on one of the relations that ACCESS SHARE
+    /// cannot pass. Relations are given by OID.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn blockers(&mut self, relations: &[Oid]) -> Result<Vec<Blocker>, Error> {
+        let rows = self
+            .client
+            .query(
+                "SELECT DISTINCT l.relation, a.pid, COALESCE(a.usename, '')::pg_catalog.text, \
+                        COALESCE(a.application_name, ''), COALESCE(a.query, '') \
+                   FROM pg_catalog.pg_locks AS l \
+                   JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+                  WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' \
+                    AND l.relation = ANY ($1) \
+                    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d \
+                                       WHERE d.datname = pg_catalog.current_database()) \
+                  ORDER BY 1, 2",
+                &[&relations],
+            )
+            .map_err(Error::doing("find out who holds the locks"))?;
+        Ok(rows
+            .iter()
+            .map(|row| Blocker {
+                relation: row.get(0),
+                pid: row.get(1),
+                user: row.get(2),
+                application: row.get(3),
+                query: row.get(4),
+            })
+            .collect())
+    }
+}

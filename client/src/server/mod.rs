@@ -1,0 +1,145 @@
+//! Everything the client says to a server: each query is a function with a typed result.
+//!
+//! Relations are named with their schema and `search_path` is empty, so that no object of the
+//! database can take the place of a catalog, a function or an operator.
+
+mod catalog;
+mod copy;
+mod lock;
+mod session;
+mod state;
+
+use postgres::error::SqlState;
+
+pub use catalog::{MatchedRelation, RelationRow, SequenceValue, Wanted};
+pub use lock::Blocker;
+pub use session::{Identity, ServerVersion, Session, SnapshotId};
+pub use state::{ChangedRelation, Fingerprint};
+
+/// A query that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {doing}: {source}")]
+pub struct Error {
+    /// What was being done, as a verb phrase.
+    pub doing: String,
+    source: Source,
+}
+
+/// What the server or the connection said.
+#[derive(Debug, thiserror::Error)]
+enum Source {
+    #[error("{}", describe(.0))]
+    Server(#[from] postgres::Error),
+    #[error("{0}")]
+    Stream(std::io::Error),
+}
+
+impl From<std::io::Error> for Source {
+    fn from(error: std::io::Error) -> Self {
+        match error.downcast::<postgres::Error>() {
+            Ok(error) => Self::Server(error),
+            Err(error) => Self::Stream(error),
+        }
+    }
+}
+
+impl Source {
+    const fn server(&self) -> Option<&postgres::Error> {
+        match self {
+            Self::Server(error) => Some(error),
+            Self::Stream(_) => None,
+        }
+    }
+}
+
+impl Error {
+    /// Names what was being done, for `map_err`.
+    pub(crate) fn doing(what: impl Into<String>) -> impl FnOnce(postgres::Error) -> Self {
+        let doing = what.into();
+        move |source| Self { doing, source: Source::Server(source) }
+    }
+
+    /// The same for rows that are read as a stream, whose errors come wrapped.
+    pub(crate) fn reading(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let doing = what.into();
+        move |error| Self { doing, source: Source::from(error) }
+    }
+
+    /// The SQLSTATE, if the server gave the error.
+    #[must_use]
+    pub fn code(&self) -> Option<&SqlState> {
+        self.source.server()?.code()
+    }
+
+    /// The server's own hint.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.source.server()?.as_db_error()?.hint()
+    }
+
+    /// Whether the server gave up waiting for a lock (`lock_timeout`, or a deadlock).
+    #[must_use]
+    pub fn is_lock_failure(&self) -> bool {
+        self.code().is_some_and(|code| {
+            [SqlState::LOCK_NOT_AVAILABLE, SqlState::T_R_DEADLOCK_DETECTED].contains(code)
+        })
+    }
+
+    /// Whether a name did not mean what it meant under the snapshot: the relation was dropped,
+    /// renamed, moved, replaced by something that is no table, or is only half visible to the
+    /// caches while that happens.
+    #[must_use]
+    pub fn is_moved_name(&self) -> bool {
+        const MOVED: [SqlState; 7] = [
+            SqlState::UNDEFINED_TABLE,
+            SqlState::INVALID_SCHEMA_NAME,
+            SqlState::WRONG_OBJECT_TYPE,
+            SqlState::UNDEFINED_COLUMN,
+            SqlState::UNDEFINED_OBJECT,
+            // The name may now mean another relation, on which we have no privilege. If it
+            // still means ours, the check finds it unmoved and the error is told after all.
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            SqlState::INTERNAL_ERROR,
+        ];
+        self.code().is_some_and(|code| MOVED.contains(code))
+    }
+}
+
+/// An identifier in double quotes. All are quoted, not only those that need it today: a word
+/// that is free on this server can be reserved on the one that restores.
+#[must_use]
+pub fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A string literal that means the same whatever `standard_conforming_strings` is.
+#[must_use]
+pub fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''");
+    if quoted.contains('\\') {
+        format!("E'{}'", quoted.replace('\\', "\\\\"))
+    } else {
+        format!("'{quoted}'")
+    }
+}
+
+fn describe(error: &postgres::Error) -> String {
+    let Some(server) = error.as_db_error() else {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+        return format!("{error}{}", cause.unwrap_or_default());
+    };
+    let detail = server.detail().map(|detail| format!(" ({detail})"));
+    format!("{}{}", server.message(), detail.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoting_keeps_every_character() {
+        assert_eq!(quote_identifier("a\"b c"), "\"a\"\"b c\"");
+        assert_eq!(quote_literal("it's"), "'it''s'");
+        assert_eq!(quote_literal("back\\slash"), "E'back\\\\slash'");
+    }
+}

@@ -1,0 +1,226 @@
+//! A connection and its transaction: settings, snapshots, and proof of whom we talk to.
+
+use std::fmt;
+use std::time::Duration;
+
+use postgres::Client;
+
+use super::{Error, quote_literal};
+
+/// `server_version_num`, for example 150020.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerVersion(pub u32);
+
+impl ServerVersion {
+    /// The oldest server whose catalogs and snapshots we know: PostgreSQL 13.
+    pub const OLDEST: Self = Self(130_000);
+
+    /// The major version, for example 15.
+    #[must_use]
+    pub const fn major(self) -> u32 {
+        self.0 / 10_000
+    }
+}
+
+impl fmt::Display for ServerVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major(), self.0 % 10_000)
+    }
+}
+
+/// The name of an exported snapshot (`pg_export_snapshot()`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotId(pub String);
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which server a session is on, and what it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// `pg_control_system().system_identifier`, or `None` where we may not ask.
+    pub system_identifier: Option<String>,
+    /// The database's name.
+    pub database: String,
+    /// Its encoding, by PostgreSQL's name.
+    pub encoding: String,
+    /// Whether the server is in recovery (a standby).
+    pub in_recovery: bool,
+}
+
+/// One connection, with settings of its own that no role, database or variable can change.
+pub struct Session {
+    pub(super) client: Client,
+    version: ServerVersion,
+    search_path: Vec<String>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Takes over a new connection and pins its settings.
+    ///
+    /// # Errors
+    ///
+    /// A server that does not answer.
+    pub fn start(client: Client) -> Result<Self, Error> {
+        let mut session = Self { client, version: ServerVersion(0), search_path: Vec::new() };
+        session.read_version()?;
+        session.pin_settings()?;
+        Ok(session)
+    }
+
+    /// The server's version.
+    #[must_use]
+    pub const fn version(&self) -> ServerVersion {
+        self.version
+    }
+
+    /// The schemas in which the user's own `search_path` finds a name that has no schema.
+    #[must_use]
+    pub fn user_search_path(&self) -> &[String] {
+        &self.search_path
+    }
+
+    fn read_version(&mut self) -> Result<(), Error> {
+        // The search path is read here, before it is pinned: patterns without a schema mean
+        // what the user sees.
+        let row = self
+            .client
+            .query_one(
+                "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4, \
+                        pg_catalog.current_schemas(true)::pg_catalog.text[]",
+                &[],
+            )
+            .map_err(Error::doing("read the server's version"))?;
+        self.version = ServerVersion(u32::try_from(row.get::<_, i32>(0)).unwrap_or_default());
+        self.search_path = row.get(1);
+        Ok(())
+    }
+
+    /// A dump must not depend on what a role or database has been set to, and must not be
+    /// ended by a timeout that was meant for an application.
+    fn pin_settings(&mut self) -> Result<(), Error> {
+        let mut settings = vec![
+            ("search_path", "''"),
+            ("datestyle", "'ISO'"),
+            ("intervalstyle", "'postgres'"),
+            ("extra_float_digits", "3"),
+            ("bytea_output", "'hex'"),
+            ("xmloption", "'content'"),
+            ("standard_conforming_strings", "on"),
+            ("quote_all_identifiers", "off"),
+            ("synchronize_seqscans", "off"),
+            ("row_security", "off"),
+            ("statement_timeout", "0"),
+            ("lock_timeout", "0"),
+            ("idle_in_transaction_session_timeout", "0"),
+            ("jit", "off"),
+        ];
+        if self.version.major() >= 14 {
+            settings.push(("idle_session_timeout", "0"));
+        }
+        if self.version.major() >= 17 {
+            settings.push(("transaction_timeout", "0"));
+        }
+        let commands: String =
+            settings.iter().map(|(name, value)| format!("SET {name} = {value};")).collect();
+        self.client.batch_execute(&commands).map_err(Error::doing("apply the session's settings"))
+    }
+
+    /// Starts the transaction whose snapshot the dump is of.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.client
+            .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            .map_err(Error::doing("start a transaction"))
+    }
+
+    /// Takes the snapshot of a transaction that has just begun and makes it known to others
+    /// (`pg_export_snapshot()`); it lives as long as the transaction.
+    ///
+    /// # Errors
+    ///
+    /// A server that cannot export snapshots.
+    pub fn export_snapshot(&mut self) -> Result<SnapshotId, Error> {
+        let row = self
+            .client
+            .query_one("SELECT pg_catalog.pg_export_snapshot()", &[])
+            .map_err(Error::doing("export a snapshot"))?;
+        Ok(SnapshotId(row.get(0)))
+    }
+
+    /// Starts a transaction under a snapshot that another session has exported.
+    ///
+    /// # Errors
+    ///
+    /// The exporting transaction has ended, or is on another server.
+    pub fn begin_with_snapshot(&mut self, snapshot: &SnapshotId) -> Result<(), Error> {
+        let commands = format!(
+            "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT {}",
+            quote_literal(&snapshot.0)
+        );
+        self.client.batch_execute(&commands).map_err(Error::doing("import the snapshot"))
+    }
+
+    /// Ends the transaction; with it go its locks and its snapshot.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn rollback(&mut self) -> Result<(), Error> {
+        self.client.batch_execute("ROLLBACK").map_err(Error::doing("end the transaction"))
+    }
+
+    /// How long the rest of this transaction may wait for each lock; at least 1 ms, since 0
+    /// would mean for ever.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn set_lock_timeout(&mut self, timeout: Duration) -> Result<(), Error> {
+        let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128);
+        self.client
+            .batch_execute(&format!("SET LOCAL lock_timeout = {milliseconds}"))
+            .map_err(Error::doing("set the lock timeout"))
+    }
+
+    /// Which server and database this is.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn identity(&mut self) -> Result<Identity, Error> {
+        let row = self
+            .client
+            .query_one(
+                "SELECT CASE WHEN pg_catalog.has_function_privilege(\
+                                      'pg_catalog.pg_control_system()', 'EXECUTE') \
+                             THEN (SELECT system_identifier::pg_catalog.text \
+                                     FROM pg_catalog.pg_control_system()) END, \
+                        d.datname::pg_catalog.text, \
+                        pg_catalog.pg_encoding_to_char(d.encoding)::pg_catalog.text, \
+                        pg_catalog.pg_is_in_recovery() \
+                   FROM pg_catalog.pg_database AS d \
+                  WHERE d.datname = pg_catalog.current_database()",
+                &[],
+            )
+            .map_err(Error::doing("identify the server"))?;
+        Ok(Identity {
+            system_identifier: row.get(0),
+            database: row.get(1),
+            encoding: row.get(2),
+            in_recovery: row.get(3),
+        })
+    }
+}
