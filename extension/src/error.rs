@@ -1,0 +1,120 @@
+//! Why the extension refuses to answer.
+
+use stillpoint_check::{Oid, RelationState};
+
+use crate::fence::{Encoding, ErrorReport, SqlState};
+
+/// A refusal of `changed_relations()`.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Each statement of the transaction has a snapshot of its own.
+    SnapshotChanges,
+    /// The array is NULL.
+    NoArray,
+    /// An element of the array is NULL.
+    NullElement,
+    /// The transaction's snapshot sees no such relation.
+    Unknown {
+        /// The OID asked for.
+        relation: Oid,
+    },
+    /// The transaction holds no lock on the relation, so that the answer could be wrong as
+    /// soon as it is given.
+    NotLocked {
+        /// The relation, under the snapshot.
+        relation: RelationState,
+        /// How many more there are.
+        others: usize,
+        /// How its name is to be read.
+        encoding: Encoding,
+    },
+}
+
+impl From<Refusal> for ErrorReport {
+    fn from(refusal: Refusal) -> Self {
+        let report = |state, message: String| Self::new(state, message, "changed_relations");
+        match refusal {
+            Refusal::SnapshotChanges => report(
+                SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
+                "changed_relations() needs a transaction of isolation level REPEATABLE READ or \
+                 SERIALIZABLE"
+                    .to_owned(),
+            )
+            .set_detail(
+                "Under READ COMMITTED every statement takes a new snapshot, and nothing has \
+                 changed since that.",
+            )
+            .set_hint("Begin the transaction with BEGIN ISOLATION LEVEL REPEATABLE READ."),
+            Refusal::NoArray => report(
+                SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                "the array of relations must not be null".to_owned(),
+            ),
+            Refusal::NullElement => report(
+                SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                "the array of relations must not contain nulls".to_owned(),
+            ),
+            Refusal::Unknown { relation } => report(
+                SqlState::ERRCODE_UNDEFINED_TABLE,
+                format!(
+                    "relation with OID {relation} does not exist under the transaction's snapshot"
+                ),
+            )
+            .set_hint("Take the OIDs from pg_class in the same transaction."),
+            Refusal::NotLocked { relation, others, encoding } => {
+                let name = QualifiedName::of(&relation, encoding);
+                let detail = match others {
+                    0 => "Without a lock the relation may change after the answer.".to_owned(),
+                    _ => format!(
+                        "Without a lock the relation may change after the answer. It is one of \
+                         {} that are not locked.",
+                        others + 1
+                    ),
+                };
+                report(
+                    SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("relation \"{}\" is not locked by this transaction", name.plain()),
+                )
+                .set_detail(detail)
+                .set_hint(name.lock_hint(relation.kind))
+            }
+        }
+    }
+}
+
+/// A relation's name with its schema's, fit for messages.
+struct QualifiedName {
+    schema: String,
+    relation: String,
+}
+
+impl QualifiedName {
+    fn of(relation: &RelationState, encoding: Encoding) -> Self {
+        Self {
+            schema: encoding.for_message(&relation.schema_name),
+            relation: encoding.for_message(&relation.relation_name),
+        }
+    }
+
+    fn plain(&self) -> String {
+        format!("{}.{}", self.schema, self.relation)
+    }
+
+    fn quoted(&self) -> String {
+        let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        format!("{}.{}", quote(&self.schema), quote(&self.relation))
+    }
+
+    /// How to lock a relation of that kind (`pg_class.relkind`): LOCK TABLE takes tables and
+    /// views, what else can be read is locked by reading it.
+    fn lock_hint(&self, kind: char) -> String {
+        let name = self.quoted();
+        match kind {
+            'r' | 'p' | 'v' => format!("Run LOCK TABLE {name} IN ACCESS SHARE MODE first."),
+            'm' | 'f' | 'S' | 't' => format!(
+                "Run SELECT FROM {name} LIMIT 0 first, which locks the relation until the \
+                 transaction ends."
+            ),
+            _ => "Lock it first, or ask for its table instead.".to_owned(),
+        }
+    }
+}

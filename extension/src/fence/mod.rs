@@ -1,0 +1,39 @@
+//! The server, behind a fence: all unsafe code of the extension, thin, over `pg_sys` only.
+//!
+//! What stands above can be wrong but not unsound: the types here check what the server hands
+//! out (a column's type, a set's columns) before they read or write memory by it.
+//!
+//! **Errors.** A server function that fails jumps back to the nearest handler, over every frame
+//! in between. The bindings put a handler around each call of a server function and go on as a
+//! Rust panic, so that destructors run; the guard around a SQL function
+//! (`pgrx_extern_c_guard`) catches the panic and raises the server's error again.
+//!
+//! **Guards.** A connection to SPI, a registered snapshot and a result of SPI are given back
+//! when they are dropped, but not while a panic unwinds. The error that it stands for ends the
+//! (sub)transaction, and that gives back all three (`AtEOXact_SPI`, `AtEOSubXact_SPI`,
+//! `ResourceOwnerRelease`). A server function called at that moment could fail as well, and a
+//! panic in a destructor during a panic aborts the backend, which restarts the whole server.
+//!
+//! **Other servers.** Nothing here needs the `pgrx` crate itself, only its bindings and guard,
+//! reached through [`crate::pgrx`]. Differences between server versions stand in [`compat`].
+
+pub mod call;
+mod compat;
+mod datum;
+mod error;
+mod lock;
+mod rows;
+mod snapshot;
+mod spi;
+mod text;
+
+use crate::pgrx::pg_sys;
+
+pub use call::{Answer, Call};
+pub use datum::Value;
+pub use error::{ErrorReport, SqlState};
+pub use lock::transaction_holds_lock_on;
+pub use rows::RowSet;
+pub use snapshot::{Snapshot, transaction_keeps_its_snapshot};
+pub use spi::{Row, Spi};
+pub use text::Encoding;

@@ -1,0 +1,54 @@
+//! Snapshots that stay valid while they are used.
+
+use std::thread;
+
+use super::pg_sys;
+
+/// Whether all statements of the current transaction see the same snapshot
+/// (`IsolationUsesXactSnapshot()` in xact.h).
+pub fn transaction_keeps_its_snapshot() -> bool {
+    // SAFETY: a variable of the backend, which has one thread.
+    let level = unsafe { pg_sys::XactIsoLevel };
+    level >= pg_sys::XACT_REPEATABLE_READ as i32
+}
+
+/// A registered snapshot.
+#[derive(Debug)]
+pub struct Snapshot {
+    registered: pg_sys::Snapshot,
+}
+
+impl Snapshot {
+    /// The snapshot of the transaction, with the transaction's own changes until now. Below
+    /// REPEATABLE READ this is a new one at each call.
+    pub fn of_transaction() -> Self {
+        // SAFETY: the caller of a SQL function is in a transaction.
+        Self::register(unsafe { pg_sys::GetTransactionSnapshot() })
+    }
+
+    /// What has committed until now, with the transaction's own changes until now. The server
+    /// refuses it in a parallel query.
+    pub fn latest() -> Self {
+        // SAFETY: as above.
+        Self::register(unsafe { pg_sys::GetLatestSnapshot() })
+    }
+
+    fn register(snapshot: pg_sys::Snapshot) -> Self {
+        // SAFETY: the server has just given the snapshot. Registering copies what the next call
+        // for a snapshot would overwrite, and counts what is the transaction's.
+        Self { registered: unsafe { pg_sys::RegisterSnapshot(snapshot) } }
+    }
+
+    pub(super) fn as_raw(&self) -> pg_sys::Snapshot {
+        self.registered
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            // SAFETY: registered once, by us, for the resource owner that is still current.
+            unsafe { pg_sys::UnregisterSnapshot(self.registered) };
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The SQL functions of the extension, as `sql/` declares them.
+
+use crate::changed_relations::changed_relations;
+use crate::fence::call::sql_function;
+use crate::fence::{Answer, Call, ErrorReport};
+
+sql_function!(changed_relations_wrapper, pg_finfo_changed_relations_wrapper, changed_relations);
+sql_function!(version_wrapper, pg_finfo_version_wrapper, version);
+
+/// The version of the library, which may be another than that of the installed SQL
+/// (`pg_extension.extversion`) between the update of the one and of the other.
+fn version(_: &Call) -> Result<Answer, ErrorReport> {
+    Ok(Answer::text(env!("CARGO_PKG_VERSION")))
+}
