@@ -2,9 +2,14 @@
 //! and the names of its files.
 
 mod entries;
+mod prefix;
+#[cfg(test)]
+pub mod sample;
+#[cfg(test)]
+mod tests;
 mod toc;
 
 pub use entries::{
     Creator, MaterializedViewData, SequenceSet, TableData, copy_statement, data_file_name,
 };
-pub use toc::{Contents, DumpId, DumpedObject, LARGE_OBJECTS_PREFIX, TOC_FILE_NAME, Toc, TocError};
+pub use toc::{Contents, DumpId, DumpedObject, TOC_FILE_NAME, Toc, TocError};

@@ -5,7 +5,7 @@
 //! `pg_dump` itself would have written and placed them: `pg_restore` makes no difference then.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,20 +13,18 @@ use libpgdump::format::ArchiveMetadata;
 use libpgdump::format::directory;
 use libpgdump::{ArchiveData, ArchiveVersion, CompressionAlgorithm, Entry, ObjectType, Section};
 
+use super::prefix;
 use crate::codec::Codec;
 use crate::durable::{self, DurableError};
 
 /// The name of the table of contents in an archive's directory.
 pub const TOC_FILE_NAME: &str = "toc.dat";
 
-/// What the names of the files with large objects begin with.
-pub const LARGE_OBJECTS_PREFIX: &str = "blob";
-
 /// The number of an entry, unique in its archive.
 pub type DumpId = i32;
 
 /// The first archive version whose header names the compression method, not only a level.
-const NAMES_COMPRESSION: ArchiveVersion = ArchiveVersion::new(1, 15, 0);
+pub(super) const NAMES_COMPRESSION: ArchiveVersion = ArchiveVersion::new(1, 15, 0);
 
 /// Why a table of contents cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +87,14 @@ pub enum TocError {
 }
 
 impl TocError {
+    /// What is wrong, without the name of the file where that is told otherwise.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            TocError::Read { source, .. } => source.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -184,8 +190,12 @@ pub enum Contents {
 impl Toc {
     /// Reads the table of contents of the archive in a directory, and no data.
     pub fn read(directory: &Path) -> Result<Toc, TocError> {
-        let metadata = directory::read_metadata(directory)
-            .map_err(|source| TocError::Read { path: directory.join(TOC_FILE_NAME), source })?;
+        let path = directory.join(TOC_FILE_NAME);
+        let metadata = fs::read(&path)
+            .map_err(libpgdump::Error::from)
+            .and_then(|bytes| prefix::check(&bytes))
+            .and_then(|()| directory::read_metadata(directory))
+            .map_err(|source| TocError::Read { path, source })?;
         let mut by_oid = HashMap::with_capacity(metadata.entries.len());
         let mut last_id = 0;
         for (position, entry) in metadata.entries.iter().enumerate() {
@@ -319,12 +329,13 @@ impl Toc {
     /// Takes back entries that were added, for data that is left out after all. What was to be
     /// restored after them does not wait for them any more.
     pub fn remove(&mut self, ids: &[DumpId]) -> Result<(), TocError> {
-        let mut removed: HashSet<DumpId> = ids.iter().copied().collect();
-        for entries in [&mut self.data, &mut self.refreshes] {
-            entries.retain(|entry| !removed.remove(&entry.dump_id));
+        let added: HashSet<DumpId> =
+            self.data.iter().chain(&self.refreshes).map(|entry| entry.dump_id).collect();
+        if let Some(id) = ids.iter().find(|id| !added.contains(id)) {
+            return Err(TocError::NotAdded(*id));
         }
-        if let Some(id) = removed.into_iter().next() {
-            return Err(TocError::NotAdded(id));
+        for entries in [&mut self.data, &mut self.refreshes] {
+            entries.retain(|entry| !ids.contains(&entry.dump_id));
         }
         for entry in self.data.iter_mut().chain(&mut self.refreshes) {
             entry.dependencies.retain(|dependency| !ids.contains(dependency));

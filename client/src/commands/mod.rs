@@ -1,3 +1,5 @@
 //! The commands, a module each.
 
 pub mod dump;
+pub mod restore;
+pub mod verify;
