@@ -41,9 +41,9 @@ impl Child {
         Ok(Self(child))
     }
 
-    /// Its standard error, if that was piped.
-    pub const fn stderr(&mut self) -> Option<&mut ChildStderr> {
-        self.0.stderr.as_mut()
+    /// Takes its standard error, if that was piped.
+    pub const fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.0.stderr.take()
     }
 
     /// Waits for its end.
@@ -80,7 +80,7 @@ impl Drop for Child {
 pub struct Partial(PathBuf);
 
 impl Partial {
-    /// Takes care of a directory that may not be there yet.
+    /// Takes care of a directory that the caller has just made.
     #[must_use]
     pub fn guard(path: PathBuf) -> Self {
         alive().partial = Some(path.clone());
@@ -93,16 +93,22 @@ impl Partial {
         &self.0
     }
 
-    /// Removes what an attempt has written; the next one starts from nothing.
+    /// Removes what an attempt has written; the next one starts from nothing. The directory
+    /// itself stays, and with it the claim to its name.
     ///
     /// # Errors
     ///
-    /// What the system says, unless it is that there is no such directory.
+    /// What the system says.
     pub fn clear(&self) -> io::Result<()> {
-        match std::fs::remove_dir_all(&self.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for entry in std::fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                std::fs::remove_dir_all(entry.path())?;
+            } else {
+                std::fs::remove_file(entry.path())?;
+            }
         }
+        Ok(())
     }
 
     /// The archive is whole and has its name: nothing is left to be removed.
@@ -117,7 +123,7 @@ impl Drop for Partial {
         if self.0.as_os_str().is_empty() {
             return;
         }
-        if let Err(error) = self.clear() {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
             tracing::warn!("could not remove \"{}\": {error}", self.0.display());
         }
         alive().partial = None;

@@ -43,6 +43,8 @@ impl fmt::Display for SnapshotId {
 pub struct Identity {
     /// `pg_control_system().system_identifier`, or `None` where we may not ask.
     pub system_identifier: Option<String>,
+    /// The session's process id on the server.
+    pub pid: i32,
     /// The database's name.
     pub database: String,
     /// Its encoding, by PostgreSQL's name.
@@ -210,7 +212,7 @@ impl Session {
                                      FROM pg_catalog.pg_control_system()) END, \
                         d.datname::pg_catalog.text, \
                         pg_catalog.pg_encoding_to_char(d.encoding)::pg_catalog.text, \
-                        pg_catalog.pg_is_in_recovery() \
+                        pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid() \
                    FROM pg_catalog.pg_database AS d \
                   WHERE d.datname = pg_catalog.current_database()",
                 &[],
@@ -221,6 +223,7 @@ impl Session {
             database: row.get(1),
             encoding: row.get(2),
             in_recovery: row.get(3),
+            pid: row.get(4),
         })
     }
 }

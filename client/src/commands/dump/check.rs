@@ -113,14 +113,14 @@ impl Locked {
             .chain([&mut self.unlocked_sequences])
             .collect();
         for unlocked in all {
-            for (relation, error) in unlocked.drain() {
-                if seen.contains(&relation) {
+            for (relation, error) in unlocked {
+                if seen.contains(relation) {
                     continue;
                 }
-                match error {
+                match error.take() {
                     Some(error) if !is_about_a_name(error.code()) => return Err(error.into()),
                     _ => found.push(ChangedRelation {
-                        relation,
+                        relation: *relation,
                         reasons: [Reason::Renamed].into_iter().collect(),
                         rows_kept: false,
                         ancestors: Vec::new(),

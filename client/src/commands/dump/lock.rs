@@ -147,17 +147,10 @@ fn lock_or_split(
 }
 
 fn name_blocker(blocker: &Blocker, batch: &[(Oid, String)]) -> String {
-    let name = batch
-        .iter()
-        .find(|(relation, _)| *relation == blocker.relation)
-        .map_or("a relation", |(_, name)| name.as_str());
-    format!(
-        "{name}: process {} (user \"{}\", application \"{}\"): {}",
-        blocker.pid,
-        blocker.user,
-        blocker.application,
-        blocker.query.split_whitespace().collect::<Vec<_>>().join(" "),
-    )
+    match batch.iter().find(|(relation, _)| Some(*relation) == blocker.relation) {
+        Some((_, name)) => format!("{name}: {blocker}"),
+        None => blocker.to_string(),
+    }
 }
 
 fn read_or_split(

@@ -17,6 +17,7 @@ mod error;
 mod export;
 mod finish;
 mod lock;
+mod pg_dump;
 mod report;
 mod snapshot;
 
@@ -137,7 +138,9 @@ fn claim(options: &Options) -> Result<Partial, Error> {
     let path = with_suffix(&options.directory, ".partial");
     match std::fs::create_dir(&path) {
         Ok(()) => Ok(Partial::guard(path)),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(Error::Exists(path)),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(Error::Unfinished(path))
+        }
         Err(source) => Err(Error::File { doing: "create directory", path, source }),
     }
 }
