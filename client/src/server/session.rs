@@ -6,6 +6,7 @@ use std::time::Duration;
 use postgres::Client;
 
 use super::{Error, quote_literal};
+use crate::interrupt::Cancellable;
 
 /// `server_version_num`, for example 150020.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,6 +59,7 @@ pub struct Session {
     pub(super) client: Client,
     version: ServerVersion,
     search_path: Vec<String>,
+    _cancellable: Cancellable,
 }
 
 impl fmt::Debug for Session {
@@ -73,7 +75,13 @@ impl Session {
     ///
     /// A server that does not answer.
     pub fn start(client: Client) -> Result<Self, Error> {
-        let mut session = Self { client, version: ServerVersion(0), search_path: Vec::new() };
+        let cancellable = Cancellable::register(client.cancel_token());
+        let mut session = Self {
+            client,
+            version: ServerVersion(0),
+            search_path: Vec::new(),
+            _cancellable: cancellable,
+        };
         session.read_version()?;
         session.pin_settings()?;
         Ok(session)

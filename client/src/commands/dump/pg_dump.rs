@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::Error;
 use super::snapshot::Connected;
-use crate::children::Child;
+use crate::interrupt::Child;
 use crate::programs::Program;
 use crate::server::Session;
 
