@@ -1,13 +1,13 @@
 //! The check: every relation is compared under two snapshots, now that it can move no more.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use stillpoint_check::{Oid, Reason, Reasons, compare};
 
 use super::lock::{Locked, Unlocked, Worker};
-use super::{AttemptEnd, Error, Timings};
+use super::{AttemptEnd, Error};
 use crate::manifest::{Change, CheckMethod};
 use crate::server::{ChangedRelation, Session};
 
@@ -34,10 +34,10 @@ impl Locked {
     ///
     /// It runs after all locks are had: what the extension or the second connection sees then
     /// is final for everything that a lock keeps still.
-    pub fn check(mut self, timings: &mut Timings) -> Result<Checked, AttemptEnd> {
+    pub fn check(mut self, time: &mut Duration) -> Result<Checked, AttemptEnd> {
         let start = Instant::now();
         let changes = self.changes()?;
-        timings.check += start.elapsed();
+        *time = start.elapsed();
         Ok(Checked { locked: self, changes })
     }
 

@@ -113,7 +113,7 @@ impl Exported {
     /// the export.
     pub fn check_again(self, timings: &mut Timings) -> Result<Rechecked, AttemptEnd> {
         let Self { locked, changes, left_out, files, entries } = self;
-        let checked = locked.check(timings)?;
+        let checked = locked.check(&mut timings.recheck)?;
         let moved_late: HashSet<Oid> = checked.moved().difference(&left_out).copied().collect();
         let late = checked
             .changes

@@ -73,6 +73,7 @@ pub struct Timings {
     lock: Duration,
     check: Duration,
     export: Duration,
+    recheck: Duration,
 }
 
 /// Dumps, and tells what happened; the report is there whether the dump is or not.
@@ -176,7 +177,7 @@ impl Attempt<'_> {
         tried.started_at = snapshot.taken_at;
         let resolved = snapshot.resolve(self.patterns, timings)?;
         let described = resolved.describe(self.options, self.pg_dump, partial.path(), timings)?;
-        let checked = described.lock(self.options, timings)?.check(timings)?;
+        let checked = described.lock(self.options, timings)?.check(&mut timings.check)?;
         if !checked.moved().is_empty() && !self.may_leave_out() {
             return Err(AttemptEnd::moved(checked.changes));
         }
