@@ -73,8 +73,8 @@ pub struct SequenceValue {
 }
 
 impl Session {
-    /// Relations of every kind that `pg_dump -t` can name, by pattern. A pattern without a
-    /// schema means what `search_path` shows: the first schema of the path that has the name.
+    /// Relations of every kind that `pg_dump -t` can name, but no temporary ones, by pattern. A
+    /// pattern without a schema means what `search_path` shows: the first schema of the path that has the name.
     ///
     /// # Errors
     ///
@@ -101,6 +101,7 @@ impl Session {
                      ON c.relname ~ w.name_pattern COLLATE pg_catalog.\"default\" \
                    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
                   WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') \
+                    AND c.relpersistence <> 't' \
                     AND CASE WHEN w.schema_pattern IS NOT NULL \
                              THEN n.nspname ~ w.schema_pattern COLLATE pg_catalog.\"default\" \
                              ELSE n.nspname = ANY ($3::pg_catalog.text[]) \

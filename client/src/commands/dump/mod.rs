@@ -112,11 +112,11 @@ fn dump(options: &Options, recorder: &mut Recorder) -> Result<bool, Error> {
             }
             Err(AttemptEnd::Over(over)) => {
                 let Over { outcome, changes, cause } = *over;
-                tracing::warn!("attempt {number} of {}: {cause}", options.attempts);
                 recorder.attempt(tried, outcome, changes);
                 if last {
                     return Err(cause);
                 }
+                tracing::warn!("attempt {number} of {}: {cause}", options.attempts);
                 partial.clear().map_err(|source| Error::File {
                     doing: "empty directory",
                     path: partial.path().to_owned(),
