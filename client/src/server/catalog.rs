@@ -74,7 +74,8 @@ pub struct SequenceValue {
 
 impl Session {
     /// Relations of every kind that `pg_dump -t` can name, but no temporary ones, by pattern. A
-    /// pattern without a schema means what `search_path` shows: the first schema of the path that has the name.
+    /// pattern without a schema means what `search_path` shows: the first schema of the path
+    /// that has the name.
     ///
     /// # Errors
     ///
@@ -188,7 +189,8 @@ impl Session {
 
     /// The tables of the dump by `pg_dump`'s rules: what was asked for, or everything outside
     /// the system's schemas; no members of extensions, but the configuration tables of those
-    /// extensions that the dump creates.
+    /// extensions that the dump creates, or of a schema that was asked for and is not itself a
+    /// member of an extension.
     ///
     /// # Errors
     ///
@@ -202,7 +204,10 @@ impl Session {
                             CASE WHEN $1::pg_catalog.oid[] IS NOT NULL THEN false \
                                  WHEN $3::pg_catalog.oid[] IS NOT NULL THEN n.oid = ANY ($3) \
                                  ELSE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
-                            END AND n.oid <> ALL ($4::pg_catalog.oid[]) AS whole \
+                            END AND n.oid <> ALL ($4::pg_catalog.oid[]) AS whole, \
+                            EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS m \
+                                     WHERE m.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+                                       AND m.objid = n.oid AND m.deptype = 'e') AS extensions_own \
                        FROM pg_catalog.pg_namespace AS n), \
                  configuration AS ( \
                      SELECT e.oid AS extension, u.relation, u.condition \
@@ -233,7 +238,7 @@ impl Session {
                         THEN c.relkind IN ('r', 'p') AND (t.whole OR c.oid = ANY ($1)) \
                         WHEN f.relation IS NULL THEN false \
                         ELSE c.relkind IN ('r', 'S') AND n.oid <> ALL ($4::pg_catalog.oid[]) \
-                             AND (t.whole OR c.oid = ANY ($1) \
+                             AND (t.whole AND NOT t.extensions_own OR c.oid = ANY ($1) \
                                   OR ($1 IS NULL AND $3::pg_catalog.oid[] IS NULL)) \
                         END \
                   ORDER BY c.oid",
@@ -260,6 +265,29 @@ impl Session {
                 owner: row.get::<_, Option<_>>(8).unwrap_or_default(),
             })
             .collect())
+    }
+
+    /// Which of the given relations refer to which others by foreign keys.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn references(&mut self, relations: &[Oid]) -> Result<HashMap<Oid, Vec<Oid>>, Error> {
+        if relations.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self
+            .client
+            .query(
+                "SELECT f.conrelid, pg_catalog.array_agg(DISTINCT f.confrelid) \
+                   FROM pg_catalog.pg_constraint AS f \
+                  WHERE f.contype = 'f' AND f.conrelid = ANY ($1) \
+                    AND f.confrelid = ANY ($1) AND f.confrelid <> f.conrelid \
+                  GROUP BY f.conrelid",
+                &[&relations],
+            )
+            .map_err(Error::doing("look up foreign keys"))?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     /// Reads sequences by their quoted names, all or none as with [`lock`](Self::lock); the
