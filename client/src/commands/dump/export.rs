@@ -243,6 +243,18 @@ fn add_refreshes(toc: &mut Toc, session: &mut Session) -> Result<(), AttemptEnd>
     let views = toc.materialized_views();
     let oids: Vec<Oid> = views.iter().map(|view| view.oid).collect();
     let mut reads = session.populated_views(&oids)?;
+    // As pg_dump does: what reads a view without rows cannot be refreshed, and so on upwards.
+    while let Some(view) = views.iter().find(|view| {
+        let is_empty = |input: &Oid| oids.contains(input) && !reads.contains_key(input);
+        reads.get(&view.oid).is_some_and(|inputs| inputs.iter().any(is_empty))
+    }) {
+        tracing::warn!(
+            "materialized view {}.{} reads one that holds no rows: it will not be refreshed",
+            view.schema,
+            view.name
+        );
+        reads.remove(&view.oid);
+    }
     let mut added: HashMap<Oid, DumpId> = HashMap::new();
     while !reads.is_empty() {
         let is_free = |inputs: &[Oid], reads: &HashMap<Oid, Vec<Oid>>| {
