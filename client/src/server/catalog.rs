@@ -1,6 +1,6 @@
 //! What is to be dumped, read from the catalogs under the snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stillpoint_check::Oid;
 
@@ -265,6 +265,23 @@ impl Session {
                 owner: row.get::<_, Option<_>>(8).unwrap_or_default(),
             })
             .collect())
+    }
+
+    /// The unlogged tables and sequences of the database.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn unlogged_relations(&mut self) -> Result<HashSet<Oid>, Error> {
+        let rows = self
+            .client
+            .query(
+                "SELECT c.oid FROM pg_catalog.pg_class AS c \
+                  WHERE c.relpersistence = 'u' AND c.relkind IN ('r', 'S')",
+                &[],
+            )
+            .map_err(Error::doing("look for unlogged relations"))?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
     /// Which of the given relations refer to which others by foreign keys.
