@@ -17,6 +17,19 @@ use postgres::{Client, Config, NoTls};
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 const DEFAULT_PORT: u16 = 5432;
 
+/// Variables of libpq that we do not follow, with the values that change nothing. To pass over
+/// one would lead to another server than the user means, or do without a proof that the user
+/// asks for; and pg_dump, which follows them, would go another way than we.
+const NOT_FOLLOWED: [(&str, &[&str]); 7] = [
+    ("PGSERVICE", &[]),
+    ("PGHOSTADDR", &[]),
+    ("PGTARGETSESSIONATTRS", &["any"]),
+    ("PGCHANNELBINDING", &["disable", "prefer"]),
+    ("PGREQUIRESSL", &["0"]),
+    ("PGREQUIREAUTH", &[]),
+    ("PGREQUIREPEER", &[]),
+];
+
 /// What can go wrong before there is a session.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -108,11 +121,17 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A setting that cannot be understood, and `sslmode` values that demand TLS.
+    /// A setting that cannot be understood or followed, and `sslmode` values that demand TLS.
     pub fn resolve(
         options: &ConnectOptions,
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Error> {
+        for (variable, harmless) in NOT_FOLLOWED {
+            let value = env(variable).unwrap_or_default();
+            if !value.is_empty() && !harmless.contains(&value.as_str()) {
+                return Err(invalid(variable, "this version does not follow this variable"));
+            }
+        }
         let said = options.dbname.as_deref().unwrap_or_default();
         let mut settings = if is_connection_string(said) {
             said.parse::<Config>().map_err(|error| invalid("-d", &chain(&error)))?
@@ -443,5 +462,17 @@ mod tests {
             resolve(&ConnectOptions::default(), &[("PGSSLMODE", "verify-full")]),
             Err(Error::TlsRequired)
         ));
+    }
+
+    #[test]
+    fn a_variable_that_would_lead_elsewhere_is_refused_and_not_passed_over() {
+        let options = ConnectOptions::default();
+        let error = resolve(&options, &[("PGSERVICE", "production")]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "invalid connection setting PGSERVICE: this version does not follow this variable"
+        );
+        assert!(resolve(&options, &[("PGCHANNELBINDING", "require")]).is_err());
+        assert!(resolve(&options, &[("PGCHANNELBINDING", "prefer"), ("PGSERVICE", "")]).is_ok());
     }
 }

@@ -4,13 +4,13 @@
 //! what these are made of.
 
 pub mod archive;
-pub mod children;
 pub mod codec;
 pub mod commands;
 pub mod connect;
 pub mod durable;
 pub mod error;
 pub mod exit;
+pub mod interrupt;
 pub mod log;
 pub mod manifest;
 pub mod pattern;

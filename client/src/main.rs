@@ -6,10 +6,10 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use stillpoint_client::children;
 use stillpoint_client::commands::dump;
 use stillpoint_client::error::Error;
 use stillpoint_client::exit::ExitStatus;
+use stillpoint_client::interrupt;
 use stillpoint_client::log;
 
 use self::cli::{Cli, Command, DumpArgs, ReportFormat};
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<ExitStatus, Error> {
-    children::handle_signals().map_err(Error::Signals)?;
+    interrupt::handle_signals().map_err(Error::Signals)?;
     match command {
         Command::Dump(args) => dump(args),
     }

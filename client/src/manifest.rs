@@ -185,10 +185,13 @@ pub struct Timings {
     pub ddl: f64,
     /// Taking all locks.
     pub lock: f64,
-    /// Comparing the catalogs, after the locks and again after the export.
+    /// Comparing the catalogs, after the locks.
     pub check: f64,
     /// Reading and writing rows.
     pub export: f64,
+    /// Comparing the catalogs again, after the export.
+    #[serde(default)]
+    pub recheck: f64,
 }
 
 /// A relation whose data is not in the archive, since it moved in every attempt.

@@ -112,10 +112,10 @@ fn split(text: &str) -> Result<Vec<Part>, Error> {
             // Brackets are left to those who write classes, an empty pair is a type's name.
             '[' if chars.peek() == Some(&']') => part.push(char, "\\["),
             _ if quoted => part.push(char, char.encode_utf8(&mut [0; 4])),
+            // Only these letters, as the server and pg_dump fold names in UTF-8.
             _ => {
-                for folded in char.to_lowercase() {
-                    part.push(folded, folded.encode_utf8(&mut [0; 4]));
-                }
+                let folded = char.to_ascii_lowercase();
+                part.push(folded, folded.encode_utf8(&mut [0; 4]));
             }
         }
     }
@@ -138,6 +138,7 @@ mod tests {
         assert_relation("Orders", None, "^(orders)$");
         assert_relation("\"Orders\"", None, "^(Orders)$");
         assert_relation("FOO\"BAR\"BAZ", None, "^(fooBARbaz)$");
+        assert_relation("ÄRGER", None, "^(Ärger)$");
         assert_relation("\"a\"\"b\"", None, "^(a\"b)$");
     }
 

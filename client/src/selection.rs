@@ -112,6 +112,10 @@ impl Patterns {
         let (excluded, _) =
             relations(session, "--exclude-table", &self.without_relations, &mut arguments)?;
         wanted.without_relations = excluded;
+        if !self.schemas.is_empty() || !self.relations.is_empty() {
+            // A pattern can match temporary tables of other sessions, which nobody else can read.
+            arguments.push(String::from("--exclude-table=pg_temp_*.*"));
+        }
 
         Ok(Selected { relations: session.wanted_relations(&wanted)?, arguments })
     }

@@ -23,12 +23,12 @@ use stillpoint_check::{
 
 use crate::error::Refusal;
 use crate::fence::{
-    Answer, Call, ErrorReport, Row, RowSet, Snapshot, Spi, Value, transaction_holds_lock_on,
+    Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value, transaction_holds_lock_on,
     transaction_keeps_its_snapshot,
 };
 
 /// The SQL function.
-pub fn changed_relations(call: &Call) -> Result<Answer, ErrorReport> {
+pub fn changed_relations(call: &Call) -> Result<Answer, Failure> {
     if !transaction_keeps_its_snapshot() {
         return Err(Refusal::SnapshotChanges.into());
     }
@@ -142,7 +142,9 @@ impl Check<'_> {
     ) -> Result<(), Refusal> {
         match relations.next().and_then(|relation| states.get(relation)) {
             Some(state) => Err(Refusal::NotLocked {
-                relation: state.clone(),
+                schema: state.schema_name.clone(),
+                relation: state.relation_name.clone(),
+                kind: state.kind,
                 others: relations.count(),
                 encoding: self.spi.encoding(),
             }),

@@ -1,8 +1,8 @@
 //! Why the extension refuses to answer.
 
-use stillpoint_check::{Oid, RelationState};
+use stillpoint_check::Oid;
 
-use crate::fence::{Encoding, ErrorReport, SqlState};
+use crate::fence::{Encoding, ErrorReport, Failure, SqlState};
 
 /// A refusal of `changed_relations()`.
 #[derive(Debug)]
@@ -21,19 +21,23 @@ pub enum Refusal {
     /// The transaction holds no lock on the relation, so that the answer could be wrong as
     /// soon as it is given.
     NotLocked {
-        /// The relation, under the snapshot.
-        relation: RelationState,
+        /// Its schema's name under the snapshot.
+        schema: String,
+        /// Its name under the snapshot.
+        relation: String,
+        /// `pg_class.relkind`.
+        kind: char,
         /// How many more there are.
         others: usize,
-        /// How its name is to be read.
+        /// How the names are to be read.
         encoding: Encoding,
     },
 }
 
-impl From<Refusal> for ErrorReport {
+impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
-        let report = |state, message: String| Self::new(state, message, "changed_relations");
-        match refusal {
+        let report = |state, message: String| ErrorReport::new(state, message, "changed_relations");
+        Self::new(match refusal {
             Refusal::SnapshotChanges => report(
                 SqlState::ERRCODE_INVALID_TRANSACTION_STATE,
                 "changed_relations() needs a transaction of isolation level REPEATABLE READ or \
@@ -41,8 +45,8 @@ impl From<Refusal> for ErrorReport {
                     .to_owned(),
             )
             .set_detail(
-                "Under READ COMMITTED every statement takes a new snapshot, and nothing has \
-                 changed since that.",
+                "At lower levels every statement has a snapshot of its own, so that there is none \
+                 to compare the present with.",
             )
             .set_hint("Begin the transaction with BEGIN ISOLATION LEVEL REPEATABLE READ."),
             Refusal::NoArray => report(
@@ -60,8 +64,11 @@ impl From<Refusal> for ErrorReport {
                 ),
             )
             .set_hint("Take the OIDs from pg_class in the same transaction."),
-            Refusal::NotLocked { relation, others, encoding } => {
-                let name = QualifiedName::of(&relation, encoding);
+            Refusal::NotLocked { schema, relation, kind, others, encoding } => {
+                let name = QualifiedName {
+                    schema: encoding.for_message(&schema),
+                    relation: encoding.for_message(&relation),
+                };
                 let detail = match others {
                     0 => "Without a lock the relation may change after the answer.".to_owned(),
                     _ => format!(
@@ -75,9 +82,9 @@ impl From<Refusal> for ErrorReport {
                     format!("relation \"{}\" is not locked by this transaction", name.plain()),
                 )
                 .set_detail(detail)
-                .set_hint(name.lock_hint(relation.kind))
+                .set_hint(name.lock_hint(kind))
             }
-        }
+        })
     }
 }
 
@@ -88,13 +95,6 @@ struct QualifiedName {
 }
 
 impl QualifiedName {
-    fn of(relation: &RelationState, encoding: Encoding) -> Self {
-        Self {
-            schema: encoding.for_message(&relation.schema_name),
-            relation: encoding.for_message(&relation.relation_name),
-        }
-    }
-
     fn plain(&self) -> String {
         format!("{}.{}", self.schema, self.relation)
     }

@@ -2,13 +2,13 @@
 
 use crate::changed_relations::changed_relations;
 use crate::fence::call::sql_function;
-use crate::fence::{Answer, Call, ErrorReport};
+use crate::fence::{Answer, Call, Failure};
 
 sql_function!(changed_relations_wrapper, pg_finfo_changed_relations_wrapper, changed_relations);
 sql_function!(version_wrapper, pg_finfo_version_wrapper, version);
 
 /// The version of the library, which may be another than that of the installed SQL
 /// (`pg_extension.extversion`) between the update of the one and of the other.
-fn version(_: &Call) -> Result<Answer, ErrorReport> {
+fn version(_: &Call) -> Result<Answer, Failure> {
     Ok(Answer::text(env!("CARGO_PKG_VERSION")))
 }

@@ -262,6 +262,8 @@ impl Cluster {
     pub fn session_as(&self, database: &str, role: &str) -> Session {
         let mut config = Config::new();
         config.host_path(self.host()).port(self.port).user(role).dbname(database);
+        // A statement that waits for what never comes fails, and does not hang the test.
+        config.options("-c statement_timeout=120s");
         match config.application_name("test").connect(NoTls) {
             Ok(client) => Session::new(client),
             Err(error) => panic!("cannot connect to \"{database}\": {}", describe(&error)),

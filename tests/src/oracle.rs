@@ -7,14 +7,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use postgres::error::SqlState;
 
 use crate::random::Random;
-use crate::{Cluster, Session, TableDigest, table_digest};
+use crate::wait::poll;
+use crate::{Cluster, DEADLINE, Session, TableDigest, table_digest};
 
 /// How a storm blows.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,7 @@ impl Weather {
     /// A storm that hardly any first attempt escapes, and that a machine with two cores stands.
     #[must_use]
     pub fn usual(seed: u64) -> Self {
-        Self { tables: 12, sessions: 4, rest: Duration::from_millis(40), seed }
+        Self { tables: 12, sessions: 4, rest: Duration::from_millis(30), seed }
     }
 }
 
@@ -66,13 +67,14 @@ const DEEDS: [Deed; 12] = [
 ];
 
 /// How much longer the sessions rest while no gust blows.
-const LULL: u32 = 20;
+const LULL: u32 = 10;
 
 /// A running storm.
 pub struct Storm {
     stop: Arc<AtomicBool>,
     gust: Arc<AtomicBool>,
-    sessions: Vec<JoinHandle<u64>>,
+    deeds: Arc<AtomicU64>,
+    sessions: Vec<JoinHandle<()>>,
 }
 
 impl Storm {
@@ -83,30 +85,38 @@ impl Storm {
         prepare(&mut cluster.session(database), weather.tables, &mut random);
         let stop = Arc::new(AtomicBool::new(false));
         let gust = Arc::new(AtomicBool::new(true));
+        let deeds = Arc::new(AtomicU64::new(0));
         let sessions = (0..weather.sessions)
             .map(|_| {
                 let mut session = cluster.session(database);
-                let (stop, gust) = (Arc::clone(&stop), Arc::clone(&gust));
+                let (stop, gust, deeds) =
+                    (Arc::clone(&stop), Arc::clone(&gust), Arc::clone(&deeds));
                 let mut random = Random::new(random.next());
                 thread::spawn(move || {
-                    let mut deeds = 0;
                     while !stop.load(Ordering::Relaxed) {
                         let done = one_deed(&mut session, weather.tables, &mut random);
-                        deeds += u64::from(done);
+                        deeds.fetch_add(u64::from(done), Ordering::Relaxed);
                         let rest = weather.rest.mul_f64(random.fraction());
                         let calm = if gust.load(Ordering::Relaxed) { 1 } else { LULL };
                         thread::sleep(rest * calm);
                     }
-                    deeds
                 })
             })
             .collect();
-        Self { stop, gust, sessions }
+        Self { stop, gust, deeds, sessions }
     }
 
-    /// Lets it blow with full force.
+    /// Lets it blow with full force, and waits until it does.
+    ///
+    /// # Panics
+    ///
+    /// If the sessions do nothing any more.
     pub fn gust(&self) {
         self.gust.store(true, Ordering::Relaxed);
+        let before = self.deeds.load(Ordering::Relaxed);
+        let enough = before + self.sessions.len() as u64;
+        let blows = poll(DEADLINE, || (self.deeds.load(Ordering::Relaxed) >= enough).then_some(()));
+        assert!(blows.is_some(), "the storm has died down");
     }
 
     /// Lets it calm down, though not die.
@@ -122,10 +132,10 @@ impl Storm {
     #[must_use]
     pub fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
-        self.sessions
-            .into_iter()
-            .map(|session| session.join().expect("a session of the storm failed"))
-            .sum()
+        for session in self.sessions {
+            session.join().expect("a session of the storm failed");
+        }
+        self.deeds.load(Ordering::Relaxed)
     }
 }
 

@@ -16,7 +16,7 @@ const DATABASE: &str = "storm";
 
 /// The longest gust at the start of a dump. Some end during its first attempt, some outlast
 /// its last one.
-const GUST: Duration = Duration::from_secs(3);
+const GUST: Duration = Duration::from_secs(2);
 
 /// What makes the dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +128,7 @@ pub fn run(duration: Duration, weather: Weather) -> (Vec<Tally>, u64) {
     // The log says after the time who was served. pg_dump's errors are what the storm is for,
     // and a retry of ours may begin with one.
     cluster.allow_log("pg_dump storm ERROR:  ");
+    cluster.allow_log("pg_dump (stillpoint ");
     cluster.allow_log("pg_dump storm FATAL:  connection to client lost");
     cluster.allow_log("stillpoint storm ERROR:  ");
     cluster.allow_log("test storm ERROR:  deadlock detected");
@@ -137,8 +138,9 @@ pub fn run(duration: Duration, weather: Weather) -> (Vec<Tally>, u64) {
 fn one_dump(cluster: &Cluster, storm: &Storm, random: &mut Random, tally: &mut Tally) {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let archive = directory.path().join("archive");
-    let attempts = [1, 3, 6][random.below(3) as usize].to_string();
+    let attempts = [1, 3, 8][random.below(3) as usize].to_string();
     set_extension(cluster, tally.tool == Tool::Extension);
+    storm.gust();
     let mut dump = match tally.tool {
         Tool::Extension | Tool::PlainSql => Stillpoint::dump(cluster, DATABASE, &archive)
             .args(["-j", "2", "--attempts", &attempts])
@@ -148,7 +150,6 @@ fn one_dump(cluster: &Cluster, storm: &Storm, random: &mut Random, tally: &mut T
             pg_dump(cluster, DATABASE).args(["-Fd", jobs, "-f"]).arg(&archive).spawn()
         }
     };
-    storm.gust();
     poll(GUST.mul_f64(random.fraction()), || dump.has_ended().then_some(()));
     storm.lull();
     let dump = dump.wait();
@@ -166,7 +167,7 @@ fn one_dump(cluster: &Cluster, storm: &Storm, random: &mut Random, tally: &mut T
         }
         None => {
             tally.failed += 1;
-            tally.find(dump.scene());
+            tally.find(format!("failed: {}", dump.stderr.trim_end()));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is to be dumped, read from the catalogs under the snapshot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stillpoint_check::Oid;
 
@@ -73,8 +73,9 @@ pub struct SequenceValue {
 }
 
 impl Session {
-    /// Relations of every kind that `pg_dump -t` can name, by pattern. A pattern without a
-    /// schema means what `search_path` shows: the first schema of the path that has the name.
+    /// Relations of every kind that `pg_dump -t` can name, but no temporary ones, by pattern. A
+    /// pattern without a schema means what `search_path` shows: the first schema of the path
+    /// that has the name.
     ///
     /// # Errors
     ///
@@ -101,6 +102,7 @@ impl Session {
                      ON c.relname ~ w.name_pattern COLLATE pg_catalog.\"default\" \
                    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
                   WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') \
+                    AND c.relpersistence <> 't' \
                     AND CASE WHEN w.schema_pattern IS NOT NULL \
                              THEN n.nspname ~ w.schema_pattern COLLATE pg_catalog.\"default\" \
                              ELSE n.nspname = ANY ($3::pg_catalog.text[]) \
@@ -187,7 +189,8 @@ impl Session {
 
     /// The tables of the dump by `pg_dump`'s rules: what was asked for, or everything outside
     /// the system's schemas; no members of extensions, but the configuration tables of those
-    /// extensions that the dump creates.
+    /// extensions that the dump creates, or of a schema that was asked for and is not itself a
+    /// member of an extension.
     ///
     /// # Errors
     ///
@@ -201,7 +204,10 @@ impl Session {
                             CASE WHEN $1::pg_catalog.oid[] IS NOT NULL THEN false \
                                  WHEN $3::pg_catalog.oid[] IS NOT NULL THEN n.oid = ANY ($3) \
                                  ELSE n.nspname !~ '^pg_' AND n.nspname <> 'information_schema' \
-                            END AND n.oid <> ALL ($4::pg_catalog.oid[]) AS whole \
+                            END AND n.oid <> ALL ($4::pg_catalog.oid[]) AS whole, \
+                            EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS m \
+                                     WHERE m.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+                                       AND m.objid = n.oid AND m.deptype = 'e') AS extensions_own \
                        FROM pg_catalog.pg_namespace AS n), \
                  configuration AS ( \
                      SELECT e.oid AS extension, u.relation, u.condition \
@@ -232,7 +238,7 @@ impl Session {
                         THEN c.relkind IN ('r', 'p') AND (t.whole OR c.oid = ANY ($1)) \
                         WHEN f.relation IS NULL THEN false \
                         ELSE c.relkind IN ('r', 'S') AND n.oid <> ALL ($4::pg_catalog.oid[]) \
-                             AND (t.whole OR c.oid = ANY ($1) \
+                             AND (t.whole AND NOT t.extensions_own OR c.oid = ANY ($1) \
                                   OR ($1 IS NULL AND $3::pg_catalog.oid[] IS NULL)) \
                         END \
                   ORDER BY c.oid",
@@ -259,6 +265,46 @@ impl Session {
                 owner: row.get::<_, Option<_>>(8).unwrap_or_default(),
             })
             .collect())
+    }
+
+    /// The unlogged tables and sequences of the database.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn unlogged_relations(&mut self) -> Result<HashSet<Oid>, Error> {
+        let rows = self
+            .client
+            .query(
+                "SELECT c.oid FROM pg_catalog.pg_class AS c \
+                  WHERE c.relpersistence = 'u' AND c.relkind IN ('r', 'S')",
+                &[],
+            )
+            .map_err(Error::doing("look for unlogged relations"))?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
+    }
+
+    /// Which of the given relations refer to which others by foreign keys.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn references(&mut self, relations: &[Oid]) -> Result<HashMap<Oid, Vec<Oid>>, Error> {
+        if relations.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let rows = self
+            .client
+            .query(
+                "SELECT f.conrelid, pg_catalog.array_agg(DISTINCT f.confrelid) \
+                   FROM pg_catalog.pg_constraint AS f \
+                  WHERE f.contype = 'f' AND f.conrelid = ANY ($1) \
+                    AND f.confrelid = ANY ($1) AND f.confrelid <> f.conrelid \
+                  GROUP BY f.conrelid",
+                &[&relations],
+            )
+            .map_err(Error::doing("look up foreign keys"))?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
     }
 
     /// Reads sequences by their quoted names, all or none as with [`lock`](Self::lock); the

@@ -1,18 +1,19 @@
 //! Locks on the relations of a dump.
 
 use std::collections::HashSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
+use postgres::Row;
 use stillpoint_check::Oid;
 
 use super::{Error, Session};
 
 /// A session that stands in our way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocker {
-    /// The relation it stands in front of.
-    pub relation: Oid,
-    /// Its process id.
+    /// The relation it stands in front of, where that is known.
+    pub relation: Option<Oid>,
+    /// Its process id; 0 for a prepared transaction.
     pub pid: i32,
     /// Its role.
     pub user: String,
@@ -20,6 +21,20 @@ pub struct Blocker {
     pub application: String,
     /// Its current or last statement, as far as we may see it.
     pub query: String,
+}
+
+impl fmt::Display for Blocker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pid == 0 {
+            return f.write_str("a prepared transaction");
+        }
+        let query = self.query.split_whitespace().collect::<Vec<_>>().join(" ");
+        write!(
+            f,
+            "process {} (user \"{}\", application \"{}\"): {query}",
+            self.pid, self.user, self.application
+        )
+    }
 }
 
 impl Session {
@@ -87,7 +102,7 @@ impl Session {
     }
 
     /// Who holds, or waits in front for, a lock on one of the relations that ACCESS SHARE
-    /// cannot pass. Relations are given by OID.
+    /// cannot pass.
     ///
     /// # Errors
     ///
@@ -108,15 +123,44 @@ impl Session {
                 &[&relations],
             )
             .map_err(Error::doing("find out who holds the locks"))?;
-        Ok(rows
-            .iter()
-            .map(|row| Blocker {
-                relation: row.get(0),
-                pid: row.get(1),
-                user: row.get(2),
-                application: row.get(3),
-                query: row.get(4),
-            })
-            .collect())
+        Ok(rows.iter().map(blocker).collect())
+    }
+
+    /// Whom the sessions of this `application_name` are waiting for, in this database.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn blockers_of(&mut self, application: &str) -> Result<Vec<Blocker>, Error> {
+        // Within a transaction the view of activities is kept as it was first seen.
+        self.client
+            .execute("SELECT pg_catalog.pg_stat_clear_snapshot()", &[])
+            .map_err(Error::doing("look at the sessions anew"))?;
+        let rows = self
+            .client
+            .query(
+                "SELECT DISTINCT NULL::pg_catalog.oid, b.pid, \
+                        COALESCE(s.usename, '')::pg_catalog.text, \
+                        COALESCE(s.application_name, ''), COALESCE(s.query, '') \
+                   FROM pg_catalog.pg_stat_activity AS a \
+                  CROSS JOIN pg_catalog.unnest(pg_catalog.pg_blocking_pids(a.pid)) AS b (pid) \
+                   LEFT JOIN pg_catalog.pg_stat_activity AS s ON s.pid = b.pid \
+                  WHERE a.application_name = $1 \
+                    AND a.datname = pg_catalog.current_database() \
+                  ORDER BY 2",
+                &[&application],
+            )
+            .map_err(Error::doing("find out who holds the locks"))?;
+        Ok(rows.iter().map(blocker).collect())
+    }
+}
+
+fn blocker(row: &Row) -> Blocker {
+    Blocker {
+        relation: row.get(0),
+        pid: row.get(1),
+        user: row.get(2),
+        application: row.get(3),
+        query: row.get(4),
     }
 }

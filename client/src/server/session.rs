@@ -6,6 +6,7 @@ use std::time::Duration;
 use postgres::Client;
 
 use super::{Error, quote_literal};
+use crate::interrupt::Cancellable;
 
 /// `server_version_num`, for example 150020.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +44,8 @@ impl fmt::Display for SnapshotId {
 pub struct Identity {
     /// `pg_control_system().system_identifier`, or `None` where we may not ask.
     pub system_identifier: Option<String>,
+    /// The session's process id on the server.
+    pub pid: i32,
     /// The database's name.
     pub database: String,
     /// Its encoding, by PostgreSQL's name.
@@ -56,6 +59,7 @@ pub struct Session {
     pub(super) client: Client,
     version: ServerVersion,
     search_path: Vec<String>,
+    _cancellable: Cancellable,
 }
 
 impl fmt::Debug for Session {
@@ -71,7 +75,13 @@ impl Session {
     ///
     /// A server that does not answer.
     pub fn start(client: Client) -> Result<Self, Error> {
-        let mut session = Self { client, version: ServerVersion(0), search_path: Vec::new() };
+        let cancellable = Cancellable::register(client.cancel_token());
+        let mut session = Self {
+            client,
+            version: ServerVersion(0),
+            search_path: Vec::new(),
+            _cancellable: cancellable,
+        };
         session.read_version()?;
         session.pin_settings()?;
         Ok(session)
@@ -210,7 +220,7 @@ impl Session {
                                      FROM pg_catalog.pg_control_system()) END, \
                         d.datname::pg_catalog.text, \
                         pg_catalog.pg_encoding_to_char(d.encoding)::pg_catalog.text, \
-                        pg_catalog.pg_is_in_recovery() \
+                        pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid() \
                    FROM pg_catalog.pg_database AS d \
                   WHERE d.datname = pg_catalog.current_database()",
                 &[],
@@ -221,6 +231,7 @@ impl Session {
             database: row.get(1),
             encoding: row.get(2),
             in_recovery: row.get(3),
+            pid: row.get(4),
         })
     }
 }

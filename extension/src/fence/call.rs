@@ -3,7 +3,7 @@
 use stillpoint_check::Oid;
 
 pub use super::pg_sys::{Datum, FunctionCallInfo, Pg_finfo_record};
-use super::{Encoding, ErrorReport, datum, error, pg_sys};
+use super::{Encoding, Failure, datum, error, pg_sys};
 
 /// One call of a SQL function.
 #[derive(Debug)]
@@ -62,13 +62,10 @@ impl Answer {
 /// The server calls, by its convention for C functions of version 1, and no frame between it
 /// and this one has anything to drop: an error jumps over them.
 #[doc(hidden)]
-pub unsafe fn run(
-    info: FunctionCallInfo,
-    function: fn(&Call) -> Result<Answer, ErrorReport>,
-) -> Datum {
+pub unsafe fn run(info: FunctionCallInfo, function: fn(&Call) -> Result<Answer, Failure>) -> Datum {
     let body = || match function(&Call { info }) {
         Ok(answer) => answer.0,
-        Err(report) => error::raise(report),
+        Err(report) => error::raise(*report),
     };
     // SAFETY: the caller's promise.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(body) }

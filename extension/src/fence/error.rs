@@ -5,6 +5,9 @@ use super::pg_sys;
 pub use pg_sys::errcodes::PgSqlErrorCode as SqlState;
 pub use pg_sys::panic::ErrorReport;
 
+/// An error that a function returns for the server to raise.
+pub type Failure = Box<ErrorReport>;
+
 /// Ends the SQL function with an error.
 pub(super) fn raise(report: ErrorReport) -> ! {
     report.report(pg_sys::elog::PgLogLevel::ERROR);

@@ -31,7 +31,7 @@ use crate::pgrx::pg_sys;
 
 pub use call::{Answer, Call};
 pub use datum::Value;
-pub use error::{ErrorReport, SqlState};
+pub use error::{ErrorReport, Failure, SqlState};
 pub use lock::transaction_holds_lock_on;
 pub use rows::RowSet;
 pub use snapshot::{Snapshot, transaction_keeps_its_snapshot};

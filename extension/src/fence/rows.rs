@@ -3,7 +3,7 @@
 use std::ptr;
 
 use super::call::{Answer, Call};
-use super::{Encoding, ErrorReport, SqlState, Value, error, pg_sys};
+use super::{Encoding, ErrorReport, Failure, SqlState, Value, error, pg_sys};
 
 /// The rows that a function returns, collected in a store that the server reads afterwards
 /// (`SFRM_Materialize`).
@@ -17,9 +17,10 @@ pub struct RowSet {
 
 impl RowSet {
     /// Begins the answer to `call`; it is empty until rows are put in.
-    pub fn begin(call: &Call, encoding: Encoding) -> Result<Self, ErrorReport> {
+    pub fn begin(call: &Call, encoding: Encoding) -> Result<Self, Failure> {
         let refuse = |message| {
-            Err(ErrorReport::new(SqlState::ERRCODE_FEATURE_NOT_SUPPORTED, message, "RowSet::begin"))
+            let state = SqlState::ERRCODE_FEATURE_NOT_SUPPORTED;
+            Err(Box::new(ErrorReport::new(state, message, "RowSet::begin")))
         };
         let Some(info) = call.return_set_info() else {
             return refuse("set-valued function called in context that cannot accept a set");

@@ -117,7 +117,7 @@ impl Stage<'_> {
         let waiting = format!(
             "SELECT a.application_name FROM pg_catalog.pg_stat_activity AS a \
               WHERE a.datname = pg_catalog.current_database() \
-                AND a.application_name IN ('pg_dump', 'stillpoint') \
+                AND (a.application_name LIKE 'pg_dump%' OR a.application_name = 'stillpoint') \
                 AND {} = ANY (pg_catalog.pg_blocking_pids(a.pid))",
             self.holder.pid()
         );
@@ -127,7 +127,7 @@ impl Stage<'_> {
             let ended = dump.has_ended();
             let names = observer.texts(&waiting);
             match names.first().map(String::as_str) {
-                Some("pg_dump") => Some(Some(Window::BeforeDdl)),
+                Some(name) if name.starts_with("pg_dump") => Some(Some(Window::BeforeDdl)),
                 Some(_) => Some(Some(Window::BeforeLocks)),
                 None => ended.then_some(None),
             }
@@ -161,7 +161,7 @@ impl Stage<'_> {
                JOIN pg_catalog.pg_stat_activity AS a USING (pid) \
                JOIN pg_catalog.pg_class AS c ON c.oid = l.relation \
               WHERE a.datname = pg_catalog.current_database() \
-                AND a.application_name IN ('pg_dump', 'stillpoint') \
+                AND (a.application_name LIKE 'pg_dump%' OR a.application_name = 'stillpoint') \
                 AND l.granted AND c.relkind IN ('r', 'p', 'm') AND c.oid >= 16384",
         );
         assert!(locked.is_empty(), "locked before the window: {locked:?}");

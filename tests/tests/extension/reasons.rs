@@ -1,8 +1,8 @@
 //! Every reason, by its name.
 
-use stillpoint_tests::wait_until;
+use stillpoint_tests::{Cluster, wait_until};
 
-use crate::Race;
+use crate::{Race, begin, changes, refusal};
 
 const TABLE: &str = "CREATE TABLE t (id int PRIMARY KEY, word text);
                      INSERT INTO t SELECT i, i FROM generate_series(1, 100) AS i";
@@ -271,7 +271,7 @@ fn the_transactions_own_changes_are_no_difference() {
     let mut race = Race::begin(TABLE);
     let oid = race.oid("t");
     race.dump.exec("TRUNCATE t; ALTER TABLE t ADD score int; ALTER TABLE t RENAME TO mine");
-    assert_eq!(crate::changes(&mut race.dump, &[oid]), []);
+    assert_eq!(changes(&mut race.dump, &[oid]), []);
 }
 
 #[test]
@@ -295,6 +295,32 @@ fn names_of_any_form_come_back_as_they_are() {
     let changes = race.changes(&["Zwei Wörter.a \"b\" 'c' 表\n"]);
     assert_eq!(changes[0].name, "Zwei Wörter.a \"b\" 'c' 表\n");
     assert_eq!(changes[0].reasons, "dropped");
+}
+
+#[test]
+fn names_come_back_as_they_are_in_databases_of_other_encodings() {
+    let cluster = Cluster::start();
+    for encoding in ["LATIN1", "SQL_ASCII"] {
+        let database = encoding.to_lowercase();
+        cluster.session("postgres").exec(&format!(
+            "CREATE DATABASE {database} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        ));
+        cluster.create_extension(&database);
+        let mut other = cluster.session(&database);
+        other.exec(r#"CREATE TABLE "café" (); CREATE TABLE "thé" ()"#);
+        let mut dump = cluster.session(&database);
+        begin(&mut dump);
+        let table = dump.number("SELECT 'café'::regclass::oid");
+        let call = format!("SELECT stillpoint.changed_relations('{{{table}}}')");
+        let error = refusal(&cluster, &mut dump, &call);
+        assert!(error.message().starts_with("relation \"public.caf?"), "{encoding}: {error}");
+        dump.exec("ROLLBACK");
+        begin(&mut dump);
+        other.exec(r#"ALTER TABLE "café" RENAME TO x; ALTER TABLE "thé" RENAME TO "café""#);
+        let changes = changes(&mut dump, &[u32::try_from(table).expect("an OID")]);
+        assert_eq!(changes[0].name, "public.café", "{encoding}");
+        assert_eq!(changes[0].reasons, "renamed, recreated", "{encoding}");
+    }
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The check: every relation is compared under two snapshots, now that it can move no more.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use postgres::error::SqlState;
 use stillpoint_check::{Oid, Reason, Reasons, compare};
 
 use super::lock::{Locked, Unlocked, Worker};
-use super::{AttemptEnd, Error, Timings};
+use super::{AttemptEnd, Error};
 use crate::manifest::{Change, CheckMethod};
 use crate::server::{ChangedRelation, Session};
 
@@ -34,10 +34,10 @@ impl Locked {
     ///
     /// It runs after all locks are had: what the extension or the second connection sees then
     /// is final for everything that a lock keeps still.
-    pub fn check(mut self, timings: &mut Timings) -> Result<Checked, AttemptEnd> {
+    pub fn check(mut self, time: &mut Duration) -> Result<Checked, AttemptEnd> {
         let start = Instant::now();
         let changes = self.changes()?;
-        timings.check += start.elapsed();
+        *time = start.elapsed();
         Ok(Checked { locked: self, changes })
     }
 
@@ -113,14 +113,14 @@ impl Locked {
             .chain([&mut self.unlocked_sequences])
             .collect();
         for unlocked in all {
-            for (relation, error) in unlocked.drain() {
-                if seen.contains(&relation) {
+            for (relation, error) in unlocked {
+                if seen.contains(relation) {
                     continue;
                 }
-                match error {
+                match error.take() {
                     Some(error) if !is_about_a_name(error.code()) => return Err(error.into()),
                     _ => found.push(ChangedRelation {
-                        relation,
+                        relation: *relation,
                         reasons: [Reason::Renamed].into_iter().collect(),
                         rows_kept: false,
                         ancestors: Vec::new(),

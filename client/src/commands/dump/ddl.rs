@@ -5,17 +5,15 @@
 //! in a cycle of which the server sees only a part.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use stillpoint_check::Oid;
 
+use super::pg_dump::{End, PgDump, application};
 use super::snapshot::Resolved;
 use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::Toc;
-use crate::children::Child;
 use crate::manifest::AttemptOutcome;
 use crate::programs::Program;
 use crate::server::{RelationRow, Session};
@@ -37,20 +35,30 @@ impl Resolved {
     ) -> Result<Described, AttemptEnd> {
         let start = Instant::now();
         let arguments = self.pg_dump_arguments(options, pg_dump, directory)?;
-        let run = run(pg_dump, &arguments, self.snapshot.connected.target.password())?;
+        let connected = &mut self.snapshot.connected;
+        let password = connected.target.password();
+        let mut run = PgDump::start(pg_dump, &arguments, &application(connected), password)?;
+        let end = run.watch(&mut connected.session, options.lock_timeout)?;
         timings.ddl = start.elapsed();
-        if !run.success {
-            let timed_out = timings.ddl >= options.lock_timeout;
-            return Err(self.explain_failure(run.messages, timed_out));
-        }
-        for line in run.messages.lines() {
-            tracing::warn!("{line}");
+        match end {
+            End::Done(messages) => {
+                for line in messages.lines() {
+                    tracing::warn!("{line}");
+                }
+            }
+            End::Failed(message) => return Err(self.explain_failure(message)),
+            End::Blocked(blockers) => {
+                return Err(AttemptEnd::over(
+                    AttemptOutcome::LockTimeout,
+                    Error::DdlBlocked { blockers },
+                ));
+            }
         }
         let toc = Toc::read(directory)?;
         if let Some(difference) = difference(&toc, &self.selected.relations) {
             // pg_dump resolves patterns through functions that read the live catalog, so
             // that a rename in the meantime can make the two differ.
-            return Err(self.explain_failure(difference, false));
+            return Err(self.explain_failure(difference));
         }
         Ok(Described { resolved: self, toc })
     }
@@ -77,7 +85,6 @@ impl Resolved {
             "--no-password".into(),
             format!("--encoding={}", archive_encoding(&connected.identity.encoding)).into(),
             format!("--compress={compression}").into(),
-            format!("--lock-wait-timeout={}", options.lock_timeout.as_millis().max(1)).into(),
             format!("--dbname={}", connected.target.conninfo()).into(),
         ];
         arguments.extend(self.selected.arguments.iter().map(OsString::from));
@@ -88,10 +95,7 @@ impl Resolved {
     ///
     /// Its messages are the server's, in the server's language and without a code, so they are
     /// not read: the catalogs say whether any DDL has committed since the snapshot.
-    fn explain_failure(&mut self, message: String, timed_out: bool) -> AttemptEnd {
-        if timed_out {
-            return AttemptEnd::over(AttemptOutcome::LockTimeout, Error::PgDump { message });
-        }
+    fn explain_failure(&mut self, message: String) -> AttemptEnd {
         match self.ddl_has_committed() {
             Ok(true) => AttemptEnd::over(AttemptOutcome::DdlFailed, Error::PgDump { message }),
             Ok(false) => AttemptEnd::Fatal(Error::PgDump { message }),
@@ -139,42 +143,6 @@ fn difference(toc: &Toc, relations: &[RelationRow]) -> Option<String> {
         only(&described, &resolved),
         only(&resolved, &described),
     ))
-}
-
-struct Run {
-    success: bool,
-    messages: String,
-}
-
-fn run(program: &Program, arguments: &[OsString], password: Option<&[u8]>) -> Result<Run, Error> {
-    use std::os::unix::ffi::OsStringExt;
-
-    let start_failed = |source| Error::Start { program: program.path.clone(), source };
-    let mut command = Command::new(&program.path);
-    command
-        .args(arguments)
-        // What the connection needs is in the conninfo; variables must not add to it.
-        .env_remove("PGOPTIONS")
-        .env_remove("PGAPPNAME")
-        .env_remove("PGSSLMODE")
-        .env("LC_MESSAGES", "C")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    if let Some(password) = password {
-        command.env("PGPASSWORD", OsString::from_vec(password.to_vec()));
-    }
-    let mut child = Child::spawn(&mut command).map_err(start_failed)?;
-    let mut messages = Vec::new();
-    if let Some(stderr) = child.stderr() {
-        stderr.read_to_end(&mut messages).map_err(start_failed)?;
-    }
-    let status = child.wait().map_err(start_failed)?;
-    let mut messages = String::from_utf8_lossy(&messages).trim_end().to_owned();
-    if messages.is_empty() && !status.success() {
-        messages = status.to_string();
-    }
-    Ok(Run { success: status.success(), messages })
 }
 
 /// What is left of a budget that started then; never nothing, since 0 means "for ever" to

@@ -48,6 +48,9 @@ pub enum Error {
     /// The name of the archive is taken.
     #[error("\"{}\" exists already", .0.display())]
     Exists(PathBuf),
+    /// Another dump is writing to that name, or a killed one has left its directory.
+    #[error("unfinished archive \"{}\" exists", .0.display())]
+    Unfinished(PathBuf),
     /// The second connection of the check has reached another server than the first.
     #[error("the second connection has reached another server, or an older state of it")]
     OtherServer,
@@ -72,6 +75,12 @@ pub enum Error {
         blockers: Vec<String>,
         /// What the server said.
         source: server::Error,
+    },
+    /// `pg_dump` waited for somebody for too long.
+    #[error("could not dump the definitions in time, pg_dump waited{}", list(.blockers))]
+    DdlBlocked {
+        /// Who stood in the way, a line each.
+        blockers: Vec<String>,
     },
     /// Rows that could not be read.
     #[error("could not export {relation}: {source}")]
@@ -111,11 +120,17 @@ impl Error {
             Self::Toc(error) => return error.hint(),
             Self::ServerTooOld { .. } => "PostgreSQL 13 and newer are supported.",
             Self::Exists(_) => "Choose another name, or remove it first.",
+            Self::Unfinished(_) => {
+                "Another dump is writing it, or one that was killed has left it. In the second \
+                 case, remove it."
+            }
             Self::OtherServer => {
                 "Name one host: a list of hosts, a name with several addresses or a proxy must \
                  not lead to different servers."
             }
-            Self::LockTimeout { .. } => "End that transaction, or wait longer with --lock-timeout.",
+            Self::LockTimeout { .. } | Self::DdlBlocked { .. } => {
+                "End that transaction, or wait longer with --lock-timeout."
+            }
             Self::Moved(_) => {
                 "Try again when less DDL runs, raise --attempts, or leave --strict out to get \
                  everything else."

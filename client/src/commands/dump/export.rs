@@ -62,17 +62,7 @@ impl Verified {
         let start = Instant::now();
         let encoding = archive_encoding(&self.locked.resolved.snapshot.connected.identity.encoding);
         let extension = options.compression.codec().extension();
-        let mut entries = HashMap::new();
-        let toc = &mut self.locked.toc;
-        let mut rows: Vec<&RelationRow> =
-            self.locked.workers.iter().flat_map(|worker| &worker.relations).collect();
-        // The order of a restore without -j; the export's own order is another.
-        rows.sort_unstable_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
-        for row in rows {
-            if !self.left_out.contains(&row.relation) {
-                entries.insert(row.relation, add_table(toc, row)?);
-            }
-        }
+        let entries = self.add_tables()?;
 
         let stop = AtomicBool::new(false);
         let results: Vec<Result<Vec<FileRecord>, Error>> = std::thread::scope(|scope| {
@@ -105,6 +95,40 @@ impl Verified {
         let Self { locked, left_out, changes } = self;
         Ok(Exported { locked, changes, left_out, files, entries })
     }
+
+    /// Adds the tables' entries, in the order of a restore without -j (the export's own order is
+    /// another): by name, but for an extension's tables, whose foreign keys are there before
+    /// the rows, what they refer to before what refers to it.
+    fn add_tables(&mut self) -> Result<HashMap<Oid, DumpId>, AttemptEnd> {
+        let Locked { resolved, toc, workers, .. } = &mut self.locked;
+        let mut rows: Vec<&RelationRow> = workers
+            .iter()
+            .flat_map(|worker| &worker.relations)
+            .filter(|row| !self.left_out.contains(&row.relation))
+            .collect();
+        rows.sort_unstable_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
+        let configuration: Vec<Oid> =
+            rows.iter().filter(|row| row.configuration.is_some()).map(|row| row.relation).collect();
+        let references = resolved.session().references(&configuration)?;
+
+        let mut entries = HashMap::new();
+        while !rows.is_empty() {
+            let targets = |row: &RelationRow| references.get(&row.relation).into_iter().flatten();
+            let (mut free, mut waiting): (Vec<_>, Vec<_>) =
+                rows.iter().partition(|row| targets(row).all(|it| entries.contains_key(it)));
+            if free.is_empty() {
+                // They refer to each other in a circle: no order is right, pg_dump's neither.
+                free = std::mem::take(&mut waiting);
+            }
+            for row in free {
+                let after: Vec<DumpId> =
+                    targets(row).filter_map(|it| entries.get(it)).copied().collect();
+                entries.insert(row.relation, add_table(toc, row, &after)?);
+            }
+            rows = waiting;
+        }
+        Ok(entries)
+    }
 }
 
 impl Exported {
@@ -113,7 +137,7 @@ impl Exported {
     /// the export.
     pub fn check_again(self, timings: &mut Timings) -> Result<Rechecked, AttemptEnd> {
         let Self { locked, changes, left_out, files, entries } = self;
-        let checked = locked.check(timings)?;
+        let checked = locked.check(&mut timings.recheck)?;
         let moved_late: HashSet<Oid> = checked.moved().difference(&left_out).copied().collect();
         let late = checked
             .changes
@@ -197,13 +221,13 @@ impl Rechecked {
     }
 }
 
-fn add_table(toc: &mut Toc, row: &RelationRow) -> Result<DumpId, AttemptEnd> {
+fn add_table(toc: &mut Toc, row: &RelationRow, after: &[DumpId]) -> Result<DumpId, AttemptEnd> {
     let columns: Vec<String> = row.columns.iter().map(|name| quote_identifier(name)).collect();
     Ok(toc.add_table_data(TableData {
         oid: row.relation,
         created_by: creator(row),
         copy_statement: &copy_statement(&row.quoted(), &columns),
-        after: &[],
+        after,
     })?)
 }
 
@@ -219,6 +243,18 @@ fn add_refreshes(toc: &mut Toc, session: &mut Session) -> Result<(), AttemptEnd>
     let views = toc.materialized_views();
     let oids: Vec<Oid> = views.iter().map(|view| view.oid).collect();
     let mut reads = session.populated_views(&oids)?;
+    // As pg_dump does: what reads a view without rows cannot be refreshed, and so on upwards.
+    while let Some(view) = views.iter().find(|view| {
+        let is_empty = |input: &Oid| oids.contains(input) && !reads.contains_key(input);
+        reads.get(&view.oid).is_some_and(|inputs| inputs.iter().any(is_empty))
+    }) {
+        tracing::warn!(
+            "materialized view {}.{} reads one that holds no rows: it will not be refreshed",
+            view.schema,
+            view.name
+        );
+        reads.remove(&view.oid);
+    }
     let mut added: HashMap<Oid, DumpId> = HashMap::new();
     while !reads.is_empty() {
         let is_free = |inputs: &[Oid], reads: &HashMap<Oid, Vec<Oid>>| {

@@ -11,8 +11,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::export::Exported;
 use super::report::Recorder;
 use super::{Error, Options};
-use crate::children::Partial;
 use crate::durable::{self, Tree};
+use crate::interrupt::Partial;
 use crate::manifest::{self, Algorithm, Checksum, FileRecord, Manifest};
 
 /// Completes the archive and gives it its name. Gives whether it is whole.

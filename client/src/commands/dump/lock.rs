@@ -1,6 +1,6 @@
 //! Locking: every worker takes all the locks that it will need, before anything is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use stillpoint_check::Oid;
@@ -54,7 +54,9 @@ impl Described {
     pub fn lock(self, options: &Options, timings: &mut Timings) -> Result<Locked, AttemptEnd> {
         let start = Instant::now();
         let Self { mut resolved, toc } = self;
-        let relations = std::mem::take(&mut resolved.selected.relations);
+        let mut relations = std::mem::take(&mut resolved.selected.relations);
+        let unreadable = unreadable(&mut resolved, &relations)?;
+        relations.retain(|row| !unreadable.contains(&row.relation));
         let (tables, others): (Vec<_>, Vec<_>) =
             relations.into_iter().filter(|row| row.kind != 'p').partition(|row| row.kind == 'r');
 
@@ -72,7 +74,8 @@ impl Described {
         });
         outcomes.into_iter().collect::<Result<(), _>>()?;
 
-        let sequences = sequences(&toc, &others);
+        let mut sequences = sequences(&toc, &others);
+        sequences.retain(|sequence| !unreadable.contains(&sequence.relation));
         let mut values = Vec::new();
         let mut unlocked_sequences = Unlocked::new();
         let session = resolved.session();
@@ -147,17 +150,10 @@ fn lock_or_split(
 }
 
 fn name_blocker(blocker: &Blocker, batch: &[(Oid, String)]) -> String {
-    let name = batch
-        .iter()
-        .find(|(relation, _)| *relation == blocker.relation)
-        .map_or("a relation", |(_, name)| name.as_str());
-    format!(
-        "{name}: process {} (user \"{}\", application \"{}\"): {}",
-        blocker.pid,
-        blocker.user,
-        blocker.application,
-        blocker.query.split_whitespace().collect::<Vec<_>>().join(" "),
-    )
+    match batch.iter().find(|(relation, _)| Some(*relation) == blocker.relation) {
+        Some((_, name)) => format!("{name}: {blocker}"),
+        None => blocker.to_string(),
+    }
 }
 
 fn read_or_split(
@@ -202,6 +198,19 @@ fn note_others(
         }
     }
     Ok(())
+}
+
+/// Relations that hold nothing on this server: a standby has no rows of unlogged tables. As
+/// `pg_dump` does, the dump gives their definitions alone.
+fn unreadable(resolved: &mut Resolved, relations: &[RelationRow]) -> Result<HashSet<Oid>, Error> {
+    if !resolved.snapshot.connected.identity.in_recovery {
+        return Ok(HashSet::new());
+    }
+    let unlogged = resolved.session().unlogged_relations()?;
+    for row in relations.iter().filter(|row| unlogged.contains(&row.relation)) {
+        tracing::warn!("table {} is unlogged: a standby has no rows of it", row.quoted());
+    }
+    Ok(unlogged)
 }
 
 /// The sequences that `pg_dump` has described, and those of extensions' configurations.

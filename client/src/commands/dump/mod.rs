@@ -17,6 +17,7 @@ mod error;
 mod export;
 mod finish;
 mod lock;
+mod pg_dump;
 mod report;
 mod snapshot;
 
@@ -30,11 +31,11 @@ use self::export::Exported;
 pub use self::report::{Outcome, Report};
 use self::report::{Recorder, Tried};
 use self::snapshot::Connected;
-use crate::children::Partial;
 use crate::codec::Compression;
 use crate::connect::Target;
 use crate::durable::{Tree, with_suffix};
 use crate::exit::ExitStatus;
+use crate::interrupt::Partial;
 use crate::manifest::AttemptOutcome;
 use crate::programs::{Program, Tool};
 use crate::selection::{Patterns, Selection};
@@ -72,6 +73,7 @@ pub struct Timings {
     lock: Duration,
     check: Duration,
     export: Duration,
+    recheck: Duration,
 }
 
 /// Dumps, and tells what happened; the report is there whether the dump is or not.
@@ -110,11 +112,11 @@ fn dump(options: &Options, recorder: &mut Recorder) -> Result<bool, Error> {
             }
             Err(AttemptEnd::Over(over)) => {
                 let Over { outcome, changes, cause } = *over;
-                tracing::warn!("attempt {number} of {}: {cause}", options.attempts);
                 recorder.attempt(tried, outcome, changes);
                 if last {
                     return Err(cause);
                 }
+                tracing::warn!("attempt {number} of {}: {cause}", options.attempts);
                 partial.clear().map_err(|source| Error::File {
                     doing: "empty directory",
                     path: partial.path().to_owned(),
@@ -137,7 +139,9 @@ fn claim(options: &Options) -> Result<Partial, Error> {
     let path = with_suffix(&options.directory, ".partial");
     match std::fs::create_dir(&path) {
         Ok(()) => Ok(Partial::guard(path)),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Err(Error::Exists(path)),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(Error::Unfinished(path))
+        }
         Err(source) => Err(Error::File { doing: "create directory", path, source }),
     }
 }
@@ -173,7 +177,7 @@ impl Attempt<'_> {
         tried.started_at = snapshot.taken_at;
         let resolved = snapshot.resolve(self.patterns, timings)?;
         let described = resolved.describe(self.options, self.pg_dump, partial.path(), timings)?;
-        let checked = described.lock(self.options, timings)?.check(timings)?;
+        let checked = described.lock(self.options, timings)?.check(&mut timings.check)?;
         if !checked.moved().is_empty() && !self.may_leave_out() {
             return Err(AttemptEnd::moved(checked.changes));
         }

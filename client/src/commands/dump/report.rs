@@ -101,7 +101,7 @@ impl Recorder {
     }
 
     pub fn attempt(&mut self, tried: Tried, outcome: AttemptOutcome, changes: Vec<Change>) {
-        let Timings { resolve, ddl, lock, check, export } = tried.timings;
+        let Timings { resolve, ddl, lock, check, export, recheck } = tried.timings;
         self.summary.attempts.push(Attempt {
             snapshot: tried.snapshot,
             started_at: tried.started_at,
@@ -114,6 +114,7 @@ impl Recorder {
                 lock: lock.as_secs_f64(),
                 check: check.as_secs_f64(),
                 export: export.as_secs_f64(),
+                recheck: recheck.as_secs_f64(),
             },
         });
     }

@@ -33,7 +33,7 @@ pub(super) const CASES: &[Case] = &[
         steps: &[
             Run("REINDEX TABLE public.t"),
             Run("CREATE INDEX t_word ON public.t (word)"),
-            Run("ANALYZE"),
+            Run("ANALYZE public.t, public.p, public.witness"),
         ],
         verdict: Verdict::Go,
         ..Case::NEW

@@ -1,7 +1,8 @@
-//! Programs that we start, and files that must not outlive us: what a signal has to clean up.
+//! What must not outlive us: queries on the server, programs that we start, an unfinished archive.
 //!
-//! SIGINT and SIGTERM end the process with 128 + their number. Before that, the children are
-//! ended and the unfinished archive is removed; the server's sessions end with our connections.
+//! SIGINT, SIGTERM and SIGHUP end the process with 128 + their number. Before that, queries are
+//! cancelled (a backend that waits for a lock would not notice that we have gone), children are
+//! ended and the unfinished archive is removed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +10,17 @@ use std::process::{ChildStderr, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use postgres::{CancelToken, NoTls};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-static ALIVE: Mutex<Alive> = Mutex::new(Alive { children: Vec::new(), partial: None });
+static ALIVE: Mutex<Alive> =
+    Mutex::new(Alive { children: Vec::new(), sessions: Vec::new(), next: 0, partial: None });
 
 struct Alive {
     children: Vec<u32>,
+    sessions: Vec<(u64, CancelToken)>,
+    next: u64,
     partial: Option<PathBuf>,
 }
 
@@ -41,9 +46,9 @@ impl Child {
         Ok(Self(child))
     }
 
-    /// Its standard error, if that was piped.
-    pub const fn stderr(&mut self) -> Option<&mut ChildStderr> {
-        self.0.stderr.as_mut()
+    /// Takes its standard error, if that was piped.
+    pub const fn take_stderr(&mut self) -> Option<ChildStderr> {
+        self.0.stderr.take()
     }
 
     /// Waits for its end.
@@ -67,11 +72,47 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
-            // It may have ended by itself in the meantime: then there is nothing to do.
+            // Asked politely, pg_dump and pg_restore cancel their queries first. They have a
+            // second for that. It may also have ended by itself: then there is nothing to do.
+            terminate(self.0.id());
+            for _ in 0..100 {
+                if !matches!(self.0.try_wait(), Ok(None)) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
         self.forget();
+    }
+}
+
+fn terminate(child: u32) {
+    if let Some(pid) = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+/// A session whose query is cancelled if a signal ends us; until it is dropped.
+#[derive(Debug)]
+pub struct Cancellable(u64);
+
+impl Cancellable {
+    /// Takes note of the session.
+    #[must_use]
+    pub fn register(token: CancelToken) -> Self {
+        let mut alive = alive();
+        let id = alive.next;
+        alive.next += 1;
+        alive.sessions.push((id, token));
+        Self(id)
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        alive().sessions.retain(|(id, _)| *id != self.0);
     }
 }
 
@@ -80,7 +121,7 @@ impl Drop for Child {
 pub struct Partial(PathBuf);
 
 impl Partial {
-    /// Takes care of a directory that may not be there yet.
+    /// Takes care of a directory that the caller has just made.
     #[must_use]
     pub fn guard(path: PathBuf) -> Self {
         alive().partial = Some(path.clone());
@@ -93,16 +134,22 @@ impl Partial {
         &self.0
     }
 
-    /// Removes what an attempt has written; the next one starts from nothing.
+    /// Removes what an attempt has written; the next one starts from nothing. The directory
+    /// itself stays, and with it the claim to its name.
     ///
     /// # Errors
     ///
-    /// What the system says, unless it is that there is no such directory.
+    /// What the system says.
     pub fn clear(&self) -> io::Result<()> {
-        match std::fs::remove_dir_all(&self.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for entry in std::fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                std::fs::remove_dir_all(entry.path())?;
+            } else {
+                std::fs::remove_file(entry.path())?;
+            }
         }
+        Ok(())
     }
 
     /// The archive is whole and has its name: nothing is left to be removed.
@@ -117,7 +164,7 @@ impl Drop for Partial {
         if self.0.as_os_str().is_empty() {
             return;
         }
-        if let Err(error) = self.clear() {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
             tracing::warn!("could not remove \"{}\": {error}", self.0.display());
         }
         alive().partial = None;
@@ -143,10 +190,11 @@ fn end_by(signal: i32) -> ! {
     // The lock is never given back: nobody starts another child from here on.
     let alive = alive();
     for child in &alive.children {
-        if let Some(pid) = i32::try_from(*child).ok().and_then(rustix::process::Pid::from_raw) {
-            // It may have ended by itself: then there is nothing to do.
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        terminate(*child);
+    }
+    for (_, token) in &alive.sessions {
+        // A server that does not answer has nothing to cancel.
+        let _ = token.cancel_query(NoTls);
     }
     if let Some(partial) = &alive.partial {
         // Workers and the child may still add a file while we remove the others.
