@@ -1,11 +1,12 @@
 //! The command line. It knows words and defaults; what they do is the library's business.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stillpoint_client::codec::Compression;
-use stillpoint_client::commands::dump;
+use stillpoint_client::commands::{dump, restore, verify};
 use stillpoint_client::connect::{self, ConnectOptions, Target};
 use stillpoint_client::log;
 use stillpoint_client::selection::Selection;
@@ -61,6 +62,12 @@ pub enum ReportFormat {
 pub enum Command {
     /// Dump a database into an archive that stock pg_restore reads
     Dump(DumpArgs),
+
+    /// Compare every file of an archive with its manifest
+    Verify(VerifyArgs),
+
+    /// Verify an archive and load it with pg_restore
+    Restore(RestoreArgs),
 }
 
 #[derive(Debug, Args)]
@@ -198,6 +205,81 @@ impl DumpArgs {
             strict: self.strict,
             compression: self.compress,
             bindir: self.bindir.clone(),
+        })
+    }
+}
+
+/// `stillpoint verify`.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Directory of the archive
+    #[arg(value_name = "ARCHIVE")]
+    archive: PathBuf,
+
+    /// Files that are read in parallel
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: u32,
+
+    /// How findings are printed to standard output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub report: ReportFormat,
+}
+
+impl VerifyArgs {
+    /// The options that the library takes.
+    pub fn options(&self) -> verify::Options {
+        verify::Options {
+            directory: self.archive.clone(),
+            jobs: usize::try_from(self.jobs).unwrap_or(1),
+        }
+    }
+}
+
+/// `stillpoint restore`.
+#[derive(Debug, Args)]
+pub struct RestoreArgs {
+    /// Directory of the archive
+    #[arg(value_name = "ARCHIVE")]
+    archive: PathBuf,
+
+    /// Database to restore into, or a connection string
+    #[arg(value_name = "DBNAME")]
+    positional_dbname: Option<String>,
+
+    /// Files that are verified, and sessions that load, in parallel
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: u32,
+
+    /// Restore an archive that is not whole, too; exit with status 2 then
+    #[arg(long)]
+    allow_incomplete: bool,
+
+    /// Directory of pg_restore, if it is not the one in PATH
+    #[arg(long, value_name = "DIRECTORY")]
+    bindir: Option<PathBuf>,
+
+    #[command(flatten)]
+    connect: ConnectArgs,
+
+    /// Options for pg_restore, such as --clean or --no-owner
+    #[arg(last = true, value_name = "PG_RESTORE_OPTIONS")]
+    pg_restore_options: Vec<OsString>,
+}
+
+impl RestoreArgs {
+    /// The options that the library takes.
+    ///
+    /// # Errors
+    ///
+    /// Connection settings that cannot be understood.
+    pub fn options(&self) -> Result<restore::Options, connect::Error> {
+        Ok(restore::Options {
+            directory: self.archive.clone(),
+            target: self.connect.target(self.positional_dbname.as_ref())?,
+            jobs: usize::try_from(self.jobs).unwrap_or(1),
+            allow_incomplete: self.allow_incomplete,
+            bindir: self.bindir.clone(),
+            pg_restore_options: self.pg_restore_options.clone(),
         })
     }
 }

@@ -6,7 +6,7 @@
 //! before anything was connected is wrong usage, everything else is a failure. Passwords are in
 //! no error: connection strings are never quoted.
 
-use crate::commands::dump;
+use crate::commands::{dump, restore, verify};
 use crate::connect;
 use crate::exit::ExitStatus;
 use crate::selection;
@@ -20,6 +20,12 @@ pub enum Error {
     /// `dump`.
     #[error(transparent)]
     Dump(#[from] dump::Error),
+    /// `verify`.
+    #[error(transparent)]
+    Verify(#[from] verify::Error),
+    /// `restore`.
+    #[error(transparent)]
+    Restore(#[from] restore::Error),
     /// A report that cannot be written.
     #[error("could not write the report: {0}")]
     Report(std::io::Error),
@@ -46,6 +52,8 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Dump(error) => error.hint(),
+            Self::Verify(error) => error.hint(),
+            Self::Restore(error) => error.hint(),
             Self::Connect(error) => error.hint(),
             Self::Report(_) | Self::Signals(_) => None,
         }

@@ -6,13 +6,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use stillpoint_client::commands::dump;
+use stillpoint_client::commands::{dump, restore, verify};
 use stillpoint_client::error::Error;
 use stillpoint_client::exit::ExitStatus;
 use stillpoint_client::interrupt;
 use stillpoint_client::log;
 
-use self::cli::{Cli, Command, DumpArgs, ReportFormat};
+use self::cli::{Cli, Command, DumpArgs, ReportFormat, VerifyArgs};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -39,6 +39,8 @@ fn run(command: &Command) -> Result<ExitStatus, Error> {
     interrupt::handle_signals().map_err(Error::Signals)?;
     match command {
         Command::Dump(args) => dump(args),
+        Command::Verify(args) => verify(args),
+        Command::Restore(args) => Ok(restore::run(&args.options()?)?),
     }
 }
 
@@ -47,12 +49,24 @@ fn dump(args: &DumpArgs) -> Result<ExitStatus, Error> {
     match args.report {
         None => {}
         Some(ReportFormat::Text) => print(&report.to_text())?,
-        Some(ReportFormat::Json) => {
-            let json = report.to_json().map_err(|error| Error::Report(error.into()))?;
-            print(&format!("{json}\n"))?;
-        }
+        Some(ReportFormat::Json) => print_json(report.to_json())?,
     }
     Ok(result?)
+}
+
+fn verify(args: &VerifyArgs) -> Result<ExitStatus, Error> {
+    let report = verify::run(&args.options())?;
+    match args.report {
+        ReportFormat::Text => print(&report.to_text())?,
+        ReportFormat::Json => print_json(report.to_json())?,
+    }
+    report.log_summary();
+    Ok(report.exit_status())
+}
+
+fn print_json(json: Result<String, serde_json::Error>) -> Result<(), Error> {
+    let json = json.map_err(|error| Error::Report(error.into()))?;
+    print(&format!("{json}\n"))
 }
 
 /// Writes to standard output; a reader that has gone is an error like others, not a panic.

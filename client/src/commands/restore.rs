@@ -12,9 +12,9 @@ use std::time::Instant;
 
 use super::verify;
 use crate::archive::{Toc, TocError};
-use crate::children::Child;
 use crate::connect::Target;
 use crate::exit::ExitStatus;
+use crate::interrupt::Child;
 use crate::manifest::LeftOut;
 use crate::programs::{Program, ProgramError, Tool};
 

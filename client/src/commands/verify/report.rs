@@ -149,9 +149,16 @@ impl Report {
         text
     }
 
-    /// The line that ends the run.
-    #[must_use]
-    pub fn summary(&self) -> String {
+    /// Logs the line that ends the run.
+    pub fn log_summary(&self) {
+        let summary = self.summary();
+        match self.outcome {
+            Outcome::Intact => tracing::info!("{summary}"),
+            Outcome::Damaged => tracing::error!("{summary}"),
+        }
+    }
+
+    pub(super) fn summary(&self) -> String {
         let looked_at = format!(
             "{} files, {} tables, {} rows, {:.1} MB",
             self.files,
