@@ -38,6 +38,13 @@ PRIVATE = tests/private.sh $(PG_CONFIG) $(PROFILE)
 demo test storm race-soak: PROFILE = dev
 bench: PROFILE = release
 
+# What a target runs. An installation has no use for the rest.
+BINARIES = stillpoint
+demo: BINARIES = stillpoint demo
+storm: BINARIES = stillpoint storm
+race-soak: BINARIES = stillpoint race_soak
+bench: BINARIES = stillpoint bench
+
 .DEFAULT_GOAL := help
 .PHONY: help setup build install install-client uninstall demo test lint storm race-soak bench clean
 
@@ -49,7 +56,7 @@ setup: ## Install what the build and the tests need and this machine lacks (Debi
 	@tests/setup.sh $(PG_CONFIG)
 
 build: setup ## Build the extension and the client
-	$(CARGO) build --profile $(PROFILE) $(SELECTION)
+	$(CARGO) build --profile $(PROFILE) $(SELECTION) --lib $(addprefix --bin ,$(BINARIES))
 
 # A running server may have the old library mapped: it is replaced by a rename, so that no
 # server ever sees half a file.

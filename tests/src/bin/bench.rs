@@ -15,12 +15,13 @@ use stillpoint_tests::{Cluster, ClusterOptions, Stillpoint, pg_dump};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
 /// The steps of an attempt, as the report names them.
-const STEPS: [(&str, &str); 5] = [
+const STEPS: [(&str, &str); 6] = [
     ("resolve", "resolve what is to be dumped"),
     ("ddl", "run `pg_dump` for the DDL"),
     ("lock", "lock"),
     ("check", "check"),
     ("export", "export"),
+    ("recheck", "check again before the locks are given back"),
 ];
 
 /// The runs of one check method.
