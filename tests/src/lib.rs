@@ -21,6 +21,7 @@ mod keeper;
 pub mod measure;
 pub mod oracle;
 mod programs;
+pub mod proxy;
 pub mod race;
 pub mod random;
 mod server_log;

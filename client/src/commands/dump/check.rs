@@ -41,6 +41,33 @@ impl Locked {
         Ok(Checked { locked: self, changes })
     }
 
+    /// Tells an export that a renamed schema has spoilt, in spite of our locks, from one that
+    /// can never work.
+    ///
+    /// The failed worker's transaction can be asked nothing more, so it is always plain SQL that
+    /// compares here.
+    pub fn explain(&mut self, error: Error) -> AttemptEnd {
+        let is_about_a_name =
+            matches!(&error, Error::Rows { source, .. } if is_about_a_name(source.code()));
+        if !is_about_a_name {
+            return AttemptEnd::Fatal(error);
+        }
+        let all = self.all_relations();
+        let found = self.second_session().and_then(|mut second| {
+            Ok((by_two_snapshots(self.resolved.session(), &mut second, &all)?, second))
+        });
+        match found
+            .map_err(AttemptEnd::from)
+            .and_then(|(found, second)| self.describe(&found, Some(second)))
+        {
+            Ok(changes) if changes.iter().any(|change| !change.harmless) => {
+                AttemptEnd::moved(changes)
+            }
+            Ok(_) => AttemptEnd::Fatal(error),
+            Err(end) => end,
+        }
+    }
+
     fn changes(&mut self) -> Result<Vec<Change>, AttemptEnd> {
         let plain = self.resolved.snapshot.connected.check == CheckMethod::Plain;
         let unlocked: Vec<Oid> = self

@@ -11,6 +11,7 @@
 //! closed then, and the next attempt starts from the user's own words on a new snapshot.
 
 mod check;
+mod contents;
 mod ddl;
 mod deal;
 mod error;
