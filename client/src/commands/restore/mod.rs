@@ -3,6 +3,9 @@
 //! `pg_restore` itself would load a damaged file as far as it can be read, and an archive whose
 //! dump had to leave rows out without a word. Both are refused before anything is connected.
 
+#[cfg(test)]
+mod tests;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -10,8 +13,8 @@ use std::path::PathBuf;
 use std::process::{self, Command, Stdio};
 use std::time::Instant;
 
-use super::verify;
 use crate::archive::{Toc, TocError};
+use crate::commands::verify;
 use crate::connect::Target;
 use crate::exit::ExitStatus;
 use crate::interrupt::Child;
