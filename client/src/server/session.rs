@@ -211,13 +211,12 @@ impl Session {
     ///
     /// A lost connection.
     pub fn identity(&mut self) -> Result<Identity, Error> {
+        let doing = "identify the server";
         let row = self
             .client
             .query_one(
-                "SELECT CASE WHEN pg_catalog.has_function_privilege(\
-                                      'pg_catalog.pg_control_system()', 'EXECUTE') \
-                             THEN (SELECT system_identifier::pg_catalog.text \
-                                     FROM pg_catalog.pg_control_system()) END, \
+                "SELECT pg_catalog.has_function_privilege(\
+                            'pg_catalog.pg_control_system()', 'EXECUTE'), \
                         d.datname::pg_catalog.text, \
                         pg_catalog.pg_encoding_to_char(d.encoding)::pg_catalog.text, \
                         pg_catalog.pg_is_in_recovery(), pg_catalog.pg_backend_pid() \
@@ -225,9 +224,18 @@ impl Session {
                   WHERE d.datname = pg_catalog.current_database()",
                 &[],
             )
-            .map_err(Error::doing("identify the server"))?;
+            .map_err(Error::doing(doing))?;
+        // A query of its own: the privilege is asked for when a query starts, even one that
+        // would never call the function.
+        let system_identifier = if row.get(0) {
+            let query =
+                "SELECT system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system()";
+            Some(self.client.query_one(query, &[]).map_err(Error::doing(doing))?.get(0))
+        } else {
+            None
+        };
         Ok(Identity {
-            system_identifier: row.get(0),
+            system_identifier,
             database: row.get(1),
             encoding: row.get(2),
             in_recovery: row.get(3),
