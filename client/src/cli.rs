@@ -104,6 +104,8 @@ impl ConnectArgs {
 
 /// `stillpoint dump`.
 #[derive(Debug, Args)]
+// As with pg_dump the last of several is meant: scripts append to options that others set.
+#[command(args_override_self = true)]
 pub struct DumpArgs {
     /// Database to dump, or a connection string
     #[arg(value_name = "DBNAME")]
