@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use stillpoint_tests::race::DatabaseState;
 use stillpoint_tests::wait_until;
 use stillpoint_tests::{Cluster, ClusterOptions, pg_dump, psql, restore_into, table_digest};
 
@@ -77,4 +78,38 @@ fn a_stock_archive_is_restored_to_the_same_digests() {
     assert_ne!(digest, table_digest(&mut restored, "public.t"));
     let counted = psql(&cluster, "restored").args(["-Atc", "SELECT count(*) FROM t"]).run();
     assert_eq!(counted.assert_exit(0).stdout, "500\n");
+}
+
+#[test]
+fn a_databases_state_tells_every_kind_of_difference() {
+    let cluster = Cluster::start();
+    cluster.create_database("db");
+    let mut session = cluster.session("db");
+    session.exec("CREATE TABLE t AS SELECT generate_series(1, 10) AS id");
+    session.exec("CREATE TABLE parent (id int) PARTITION BY RANGE (id)");
+    session.exec("CREATE TABLE leaf PARTITION OF parent FOR VALUES FROM (1) TO (9)");
+    session.exec("CREATE SEQUENCE s");
+    let state = DatabaseState::read(&mut session);
+    assert_eq!(state.difference(&DatabaseState::read(&mut session)), "");
+    for change in [
+        "DELETE FROM t WHERE id = 3",
+        "UPDATE t SET id = 11 WHERE id = 10",
+        "ALTER TABLE t ADD COLUMN word text",
+        "ALTER TABLE t ALTER COLUMN id TYPE bigint",
+        "ALTER TABLE t SET UNLOGGED",
+        "CREATE INDEX ON t (id)",
+        "ALTER TABLE parent DETACH PARTITION leaf",
+        "DROP TABLE leaf",
+        "ALTER TABLE t RENAME TO u",
+        "SELECT setval('s', 7)",
+        "CREATE TABLE new ()",
+    ] {
+        session.exec("BEGIN");
+        session.exec(change);
+        let changed = DatabaseState::read(&mut session);
+        session.exec("ROLLBACK");
+        // Sequences are not rolled back.
+        session.exec("SELECT setval('s', 1, false)");
+        assert_ne!(state.difference(&changed), "", "{change}");
+    }
 }

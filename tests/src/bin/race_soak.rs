@@ -1,10 +1,15 @@
 //! Runs every race case many times in random order.
 //!
-//! Usage: `race_soak [--rounds N] [--seed N] [--case PART-OF-A-NAME]`. A round runs every case
-//! with the extension and without. The seed brings an order back.
+//! Usage: `race_soak [--rounds N] [--seed N] [--jobs N] [--case PART-OF-A-NAME]`. A round runs
+//! every case with the extension and without, on as many clusters at a time as there are jobs.
+//! The seed brings the order back.
 
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::slice::Iter;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
 use stillpoint_tests::Cluster;
@@ -14,12 +19,13 @@ use stillpoint_tests::random::Random;
 struct Options {
     rounds: u32,
     seed: u64,
+    jobs: usize,
     part: String,
 }
 
 fn main() -> ExitCode {
     let Some(options) = options(std::env::args().skip(1)) else {
-        eprintln!("usage: race_soak [--rounds N] [--seed N] [--case PART-OF-A-NAME]");
+        eprintln!("usage: race_soak [--rounds N] [--seed N] [--jobs N] [--case PART-OF-A-NAME]");
         return ExitCode::from(64);
     };
     println!("race_soak: seed {}, {} rounds", options.seed, options.rounds);
@@ -33,12 +39,14 @@ fn main() -> ExitCode {
 }
 
 fn options(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
-    let mut options = Options { rounds: 20, seed: Random::seed(), part: String::new() };
+    let jobs = thread::available_parallelism().map_or(1, NonZero::get);
+    let mut options = Options { rounds: 20, seed: Random::seed(), jobs, part: String::new() };
     while let Some(argument) = arguments.next() {
         let value = arguments.next()?;
         match argument.as_str() {
             "--rounds" => options.rounds = value.parse().ok()?,
             "--seed" => options.seed = value.parse().ok()?,
+            "--jobs" => options.jobs = value.parse().ok().filter(|jobs| *jobs > 0)?,
             "--case" => options.part = value,
             _ => return None,
         }
@@ -55,26 +63,41 @@ fn soak(options: &Options) -> (usize, Vec<String>) {
         .flat_map(|case| [(case, Check::Extension), (case, Check::Plain)])
         .collect();
     let mut random = Random::new(options.seed);
-    let mut cluster = Cluster::start();
+    let mut clusters: Vec<_> = (0..options.jobs).map(|_| Cluster::start()).collect();
     let mut runs = 0;
     let mut failures = Vec::new();
     for round in 1..=options.rounds {
         shuffle(&mut races, &mut random);
         let started = Instant::now();
-        for (case, check) in &races {
-            runs += 1;
-            if catch_unwind(AssertUnwindSafe(|| run(&cluster, case, *check))).is_err() {
-                let name = format!("round {round}: {} ({})", case.name, check.as_str());
-                println!("failed: {name}");
-                failures.push(name);
-                // The failed run's sessions, databases and log entries are none of the next's.
-                cluster.forget_log();
-                cluster = Cluster::start();
-            }
-        }
-        println!("round {round}: {} runs, {:.1} s", races.len(), started.elapsed().as_secs_f64());
+        let queue = Mutex::new(races.iter());
+        let failed: Vec<String> = thread::scope(|scope| {
+            let lanes: Vec<_> = clusters
+                .iter_mut()
+                .map(|cluster| scope.spawn(|| run_lane(cluster, &queue)))
+                .collect();
+            lanes.into_iter().flat_map(|lane| lane.join().expect("failures are caught")).collect()
+        });
+        runs += races.len();
+        let seconds = started.elapsed().as_secs_f64();
+        println!("round {round}: {} runs, {} failed, {seconds:.1} s", races.len(), failed.len());
+        failures.extend(failed.into_iter().map(|name| format!("round {round}: {name}")));
     }
     (runs, failures)
+}
+
+/// Runs races from the queue until it is empty, and names those that failed.
+fn run_lane(cluster: &mut Cluster, queue: &Mutex<Iter<'_, (&Case, Check)>>) -> Vec<String> {
+    let mut failed = Vec::new();
+    loop {
+        let next = queue.lock().expect("nobody panics with the queue").next();
+        let Some((case, check)) = next else { return failed };
+        if catch_unwind(AssertUnwindSafe(|| run(cluster, case, *check))).is_err() {
+            failed.push(format!("{} ({})", case.name, check.as_str()));
+            // The failed run's sessions, databases and log entries are none of the next's.
+            cluster.forget_log();
+            *cluster = Cluster::start();
+        }
+    }
 }
 
 fn shuffle<T>(items: &mut [T], random: &mut Random) {
