@@ -114,7 +114,8 @@ impl QualifiedName {
                 "Run SELECT FROM {name} LIMIT 0 first, which locks the relation until the \
                  transaction ends."
             ),
-            _ => "Lock it first, or ask for its table instead.".to_owned(),
+            'i' | 'I' => "Ask for its table instead.".to_owned(),
+            _ => "Only relations that a statement can lock or read can be checked.".to_owned(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! still holds what a snapshot promises.
 //!
 //! The SQL that declares them is written by hand, in `sql/`, and kept for every version. All
-//! that touches the server stands behind [`fence`]; the rest is safe Rust.
+//! that touches the server stands behind the module `fence`; the rest is safe Rust.
 
 #![deny(unsafe_code)]
 

@@ -44,7 +44,8 @@ impl Call {
 }
 
 impl Answer {
-    /// A value of type `text`.
+    /// A value of type `text`. It must not be made while a connection to SPI is open, with
+    /// which it would end.
     pub fn text(value: &str) -> Self {
         Self(datum::text(value, Encoding::of_database()))
     }
