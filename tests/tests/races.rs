@@ -69,6 +69,7 @@ races! { partitions:
     an_attached_partition_has_its_rows_once,
     a_detached_partition_has_its_rows,
     a_concurrently_detached_partition_has_its_rows,
+    a_partition_whose_concurrent_detaching_is_pending_has_its_rows,
     a_detached_and_dropped_partition_is_not_in_the_second_attempts_dump,
     a_truncated_leaf_is_named_with_all_its_ancestors,
     a_partitioned_table_made_anew_is_dumped_with_its_new_partitions,
@@ -87,6 +88,7 @@ races! { harmless:
 
 races! { catalog:
     a_table_truncated_before_the_ddl_is_read_is_dumped_by_a_second_attempt,
+    tables_truncated_before_the_ddl_is_read_are_found_by_the_workers_that_have_them,
     a_table_renamed_before_the_ddl_is_read_is_dumped_by_a_second_attempt,
     a_view_a_function_and_a_type_dropped_before_the_ddl_is_read_cost_a_second_attempt,
 }

@@ -66,7 +66,7 @@ pub fn run(cluster: &Cluster, case: &Case, check: Check) {
         }
         Then::End
     });
-    others.perform(&[Step::Finish]);
+    others.finish();
     // A second attempt that nobody disturbed has seen what is there now.
     states.push(DatabaseState::read(&mut observer));
 
@@ -114,12 +114,22 @@ impl<'a> Others<'a> {
                     self.named.entry(name).or_insert_with(|| cluster.session("source")).exec(sql);
                 }
                 Step::Start(sql) => self.start(sql),
-                Step::Finish => {
-                    for statement in self.started.drain(..) {
-                        drop(statement.finish());
-                    }
-                }
+                Step::Finish => self.join(),
             }
+        }
+    }
+
+    /// Ends the open sessions and with them what the started statements may wait for.
+    #[track_caller]
+    fn finish(&mut self) {
+        self.named.clear();
+        self.join();
+    }
+
+    #[track_caller]
+    fn join(&mut self) {
+        for statement in self.started.drain(..) {
+            drop(statement.finish());
         }
     }
 

@@ -12,6 +12,18 @@ pub(super) const CASES: &[Case] = &[
         ..Case::NEW
     },
     Case {
+        name: "tables_truncated_before_the_ddl_is_read_are_found_by_the_workers_that_have_them",
+        arguments: &["-j", "3"],
+        window: Window::BeforeDdl,
+        steps: &[Run("TRUNCATE public.t"), Run("TRUNCATE public.p1")],
+        verdict: Verdict::Retry,
+        changes: &[
+            Change::of("public.t", &["replaced"]),
+            Change::of("public.p1", &["replaced"]).below(&["public.p"]),
+        ],
+        ..Case::NEW
+    },
+    Case {
         name: "a_table_renamed_before_the_ddl_is_read_is_dumped_by_a_second_attempt",
         window: Window::BeforeDdl,
         steps: &[Run("ALTER TABLE public.t RENAME TO t_renamed")],

@@ -1,7 +1,7 @@
 //! Partitions and inheritance children come, go and are emptied. Every table with rows is
 //! dumped by itself, so that it does not matter who its parent is.
 
-use super::super::{Case, Change, Step::Run, Step::Start, Verdict};
+use super::super::{Case, Change, Step::In, Step::Run, Step::Start, Verdict};
 
 const P1_DETACHED: &[Change] = &[Change::harmless("public.p1", &["detached"]).below(&["public.p"])];
 
@@ -29,6 +29,17 @@ pub(super) const CASES: &[Case] = &[
     Case {
         name: "a_concurrently_detached_partition_has_its_rows",
         steps: &[Start("ALTER TABLE public.p DETACH PARTITION public.p1 CONCURRENTLY")],
+        verdict: Verdict::Go,
+        changes: P1_DETACHED,
+        ..Case::NEW
+    },
+    Case {
+        // The first of its two transactions has committed, the second waits for a reader.
+        name: "a_partition_whose_concurrent_detaching_is_pending_has_its_rows",
+        steps: &[
+            In("reader", "BEGIN; SELECT FROM public.p"),
+            Start("ALTER TABLE public.p DETACH PARTITION public.p1 CONCURRENTLY"),
+        ],
         verdict: Verdict::Go,
         changes: P1_DETACHED,
         ..Case::NEW
