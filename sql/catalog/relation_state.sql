@@ -18,8 +18,7 @@ SELECT c.oid AS relation,
        c.relfilenode AS filenode,
        (SELECT pg_catalog.string_agg(
                    pg_catalog.concat_ws(' ', a.attnum, a.atttypid, a.atttypmod, a.attisdropped,
-                                        pg_catalog.quote_literal(a.attgenerated::pg_catalog.text),
-                                        pg_catalog.quote_literal(a.attname)),
+                                        a.attgenerated, pg_catalog.quote_literal(a.attname)),
                    ', ' ORDER BY a.attnum)
           FROM pg_catalog.pg_attribute AS a
          WHERE a.attrelid = c.oid AND a.attnum > 0) AS columns,
