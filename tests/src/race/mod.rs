@@ -3,7 +3,7 @@
 //! A dump takes its snapshot, runs `pg_dump` for the DDL, locks its tables, and checks. What
 //! another session commits in between is what these tests are about. The [`window`](drive)
 //! stops a dump in between by nothing but the server's lock queues; a [`Case`] says what is
-//! committed there and what must follow; [`run`] does it and compares what a stock
+//! committed there and what must follow; [`run()`] does it and compares what a stock
 //! `pg_restore` brings back with what the snapshot held.
 
 mod case;
