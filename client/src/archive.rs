@@ -2,6 +2,7 @@
 //! and the names of its files.
 
 mod entries;
+mod error;
 mod prefix;
 #[cfg(test)]
 pub mod sample;
@@ -12,4 +13,5 @@ mod toc;
 pub use entries::{
     Creator, MaterializedViewData, SequenceSet, TableData, copy_statement, data_file_name,
 };
-pub use toc::{Contents, DumpId, DumpedObject, TOC_FILE_NAME, Toc, TocError};
+pub use error::TocError;
+pub use toc::{Contents, DumpId, DumpedObject, TOC_FILE_NAME, Toc};

@@ -61,16 +61,6 @@ impl Codec {
         }
     }
 
-    /// The oldest major version whose `pg_restore` reads it, or `None` where every one does.
-    /// Whether that program was built with the library is another question, which only itself
-    /// can answer.
-    pub fn minimum_pg_restore_major(self) -> Option<u32> {
-        match self {
-            Codec::None | Codec::Gzip => None,
-            Codec::Lz4 | Codec::Zstd => Some(16),
-        }
-    }
-
     /// The codec that a file name tells, which is how `pg_restore` finds it out, too.
     pub fn of_file_name(name: &str) -> Codec {
         [Codec::Gzip, Codec::Lz4, Codec::Zstd]

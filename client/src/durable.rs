@@ -75,18 +75,6 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<(), DurableError> {
     sync(&file, path)
 }
 
-/// Puts a file with these bytes in the place of `path`, whether that exists or not. Whoever
-/// looks, and whenever the machine stops, finds the old file or the new one.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), DurableError> {
-    let new = with_suffix(path, ".new");
-    // Left over by a crash, and nobody's: the name is ours.
-    let _ = fs::remove_file(&new);
-    create(&new, bytes)?;
-    rename_over(&new, path).inspect_err(|_| {
-        let _ = fs::remove_file(&new);
-    })
-}
-
 /// Renames a synced file over another, durably.
 pub fn rename_over(from: &Path, to: &Path) -> Result<(), DurableError> {
     fs::rename(from, to).map_err(|source| DurableError::Rename {
@@ -218,17 +206,6 @@ mod tests {
         let error = create(&path, b"second").expect_err("it exists");
         assert!(error.to_string().starts_with("could not create file \""), "{error}");
         assert_eq!(fs::read(&path).expect("the file"), b"first");
-    }
-
-    #[test]
-    fn a_replaced_file_is_the_new_one_and_leaves_nothing_beside_it() {
-        let directory = directory();
-        let path = directory.path().join("a");
-        replace(&path, b"first").expect("no file before");
-        fs::write(with_suffix(&path, ".new"), b"left over").expect("a leftover");
-        replace(&path, b"second").expect("a file before");
-        assert_eq!(fs::read(&path).expect("the file"), b"second");
-        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 1);
     }
 
     #[test]

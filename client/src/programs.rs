@@ -223,14 +223,16 @@ fn parse_version(output: &str) -> Option<(String, u32)> {
     Some((version.to_owned(), major))
 }
 
+/// Programs for tests.
 #[cfg(test)]
-mod tests {
+pub mod sample {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
 
-    use super::*;
-
-    fn program(directory: &Path, name: &str, script: &str) -> PathBuf {
+    /// Makes a program of a shell script.
+    pub fn program(directory: &Path, name: &str, script: &str) -> PathBuf {
         let (text, path) = (directory.join("script"), directory.join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("a script");
         fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).expect("permissions");
@@ -240,6 +242,14 @@ mod tests {
         assert!(copied.success());
         path
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::sample::program;
+    use super::*;
 
     #[test]
     fn every_way_to_write_a_version_is_read() {

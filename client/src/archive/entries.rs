@@ -2,7 +2,8 @@
 
 use libpgdump::{Entry, ObjectType, OffsetState, Section};
 
-use super::toc::{DumpId, Toc, TocError};
+use super::error::TocError;
+use super::toc::{DumpId, Toc};
 
 /// The rows of a table.
 #[derive(Debug, Clone, Copy)]

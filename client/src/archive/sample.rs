@@ -169,8 +169,8 @@ pub fn create(directory: &Path, codec: Codec) {
     add_manifest(directory, codec, files);
 }
 
-/// A file of `pg_dump`, without the end of rows that ours have.
-fn compress(content: &[u8], codec: Codec) -> Vec<u8> {
+/// A stream of other programs, without the end of rows that ours have.
+pub fn compress(content: &[u8], codec: Codec) -> Vec<u8> {
     match codec {
         Codec::None => content.to_vec(),
         Codec::Gzip => {

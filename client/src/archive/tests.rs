@@ -59,7 +59,6 @@ fn entries_come_where_pg_dump_has_them() {
     toc.add_table_data(table(QUOTED)).expect("a table");
     toc.add_table_data(table(TABLE)).expect("a table");
     toc.add_sequence_set(sequence(SEQUENCE)).expect("a sequence");
-    assert_eq!(toc.len(), 11);
     toc.write(directory.path()).expect("written");
     assert_eq!(
         tags(directory.path()),
@@ -251,11 +250,7 @@ fn contents_are_rows_and_large_objects() {
     assert_eq!(
         contents,
         [
-            Contents::Rows {
-                schema: Some("public".into()),
-                relation: Some("t".into()),
-                file: data_file_name(id)
-            },
+            Contents::Rows { file: data_file_name(id) },
             Contents::LargeObjects { file: "blobs.toc".into() },
         ]
     );

@@ -6,13 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libpgdump::format::ArchiveMetadata;
 use libpgdump::format::directory;
 use libpgdump::{ArchiveData, ArchiveVersion, CompressionAlgorithm, Entry, ObjectType, Section};
 
+use super::error::TocError;
 use super::prefix;
 use crate::codec::Codec;
 use crate::durable::{self, DurableError};
@@ -26,100 +26,12 @@ pub type DumpId = i32;
 /// The first archive version whose header names the compression method, not only a level.
 pub(super) const NAMES_COMPRESSION: ArchiveVersion = ArchiveVersion::new(1, 15, 0);
 
-/// Why a table of contents cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TocError {
-    /// It cannot be read.
-    #[error("could not read \"{}\": {source}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: libpgdump::Error,
-    },
-    /// It cannot be written.
-    #[error("could not write \"{}\": {source}", .path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// What went wrong.
-        source: libpgdump::Error,
-    },
-    /// A directory for the new one cannot be made.
-    #[error("could not create a temporary directory in \"{}\": {source}", .directory.display())]
-    TemporaryDirectory {
-        /// The archive.
-        directory: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It cannot be made durable, or be put in the place of the old one.
-    #[error(transparent)]
-    Durable(#[from] DurableError),
-    /// What was written does not read back as what was to be written.
-    #[error("\"{}\" was not written whole", .path.display())]
-    NotWhole {
-        /// The file.
-        path: PathBuf,
-    },
-    /// An object that data was to be added for has no entry.
-    #[error("the archive has no entry for {kind} with OID {oid}")]
-    NoSuchEntry {
-        /// The kind of the object.
-        kind: &'static str,
-        /// Its OID.
-        oid: u32,
-    },
-    /// An entry is removed that was not added.
-    #[error("the archive has no added entry {0}")]
-    NotAdded(DumpId),
-    /// All numbers are used up.
-    #[error("the archive has too many entries")]
-    TooManyEntries,
-    /// The format has no place for it.
-    #[error("an archive of format version {version} cannot say that it is compressed by {codec}")]
-    CannotSayCodec {
-        /// The archive's format version.
-        version: ArchiveVersion,
-        /// The codec.
-        codec: Codec,
-    },
-}
-
-impl TocError {
-    /// What is wrong, without the name of the file where that is told otherwise.
-    pub(crate) fn reason(&self) -> String {
-        match self {
-            TocError::Read { source, .. } => source.to_string(),
-            other => other.to_string(),
-        }
-    }
-
-    /// What the user can do about it.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            TocError::Read { source: libpgdump::Error::InvalidUtf8(_), .. } => Some(
-                "Definitions that are not in UTF-8 are not supported; databases with the \
-                 encoding SQL_ASCII may hold such."
-                    .to_owned(),
-            ),
-            TocError::CannotSayCodec { .. } => Some(
-                "Use gzip, or name with --bindir the directory of client programs of version 16 \
-                 or newer."
-                    .to_owned(),
-            ),
-            _ => None,
-        }
-    }
-}
-
 /// What kinds of entries are looked up by their OID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Table,
     Sequence,
     MaterializedView,
-    Extension,
 }
 
 impl Kind {
@@ -128,7 +40,6 @@ impl Kind {
             ObjectType::Table => Some(Kind::Table),
             ObjectType::Sequence => Some(Kind::Sequence),
             ObjectType::MaterializedView => Some(Kind::MaterializedView),
-            ObjectType::Extension => Some(Kind::Extension),
             _ => None,
         }
     }
@@ -138,7 +49,6 @@ impl Kind {
             Kind::Table => "table",
             Kind::Sequence => "sequence",
             Kind::MaterializedView => "materialized view",
-            Kind::Extension => "extension",
         }
     }
 }
@@ -173,10 +83,6 @@ pub struct DumpedObject {
 pub enum Contents {
     /// The rows of a table.
     Rows {
-        /// The table's schema, if it tells.
-        schema: Option<String>,
-        /// The table.
-        relation: Option<String>,
         /// The file's name without the codec's extension.
         file: String,
     },
@@ -210,26 +116,6 @@ impl Toc {
         Ok(Toc { metadata, by_oid, last_id, data: Vec::new(), refreshes: Vec::new() })
     }
 
-    /// How many entries there are, the added ones included.
-    pub fn len(&self) -> usize {
-        self.metadata.entries.len() + self.data.len() + self.refreshes.len()
-    }
-
-    /// Whether there is no entry at all.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The name of the database that was dumped.
-    pub fn database(&self) -> &str {
-        &self.metadata.dbname
-    }
-
-    /// The version of the server that was dumped.
-    pub fn server_version(&self) -> &str {
-        &self.metadata.server_version
-    }
-
     /// The oldest major version whose `pg_restore` reads an archive of this format.
     pub fn minimum_pg_restore_major(&self) -> u32 {
         let version = self.metadata.header.version;
@@ -240,16 +126,6 @@ impl Toc {
             (1, 15) => 16,
             _ => 17,
         }
-    }
-
-    /// The table's entry. Partitioned tables are tables.
-    pub fn table(&self, oid: u32) -> Option<DumpId> {
-        self.lookup(Kind::Table, oid).map(|entry| entry.dump_id)
-    }
-
-    /// The sequence's entry.
-    pub fn sequence(&self, oid: u32) -> Option<DumpId> {
-        self.lookup(Kind::Sequence, oid).map(|entry| entry.dump_id)
     }
 
     /// The tables that have an entry, partitioned ones included.
@@ -280,16 +156,6 @@ impl Toc {
                 })
             })
             .collect()
-    }
-
-    /// The materialized view's entry.
-    pub fn materialized_view(&self, oid: u32) -> Option<DumpId> {
-        self.lookup(Kind::MaterializedView, oid).map(|entry| entry.dump_id)
-    }
-
-    /// The extension's entry.
-    pub fn extension(&self, oid: u32) -> Option<DumpId> {
-        self.lookup(Kind::Extension, oid).map(|entry| entry.dump_id)
     }
 
     fn lookup(&self, kind: Kind, oid: u32) -> Option<&Entry> {
@@ -366,11 +232,7 @@ impl Toc {
             let file = entry.filename.clone()?;
             Some(match entry.desc {
                 ObjectType::Blobs => Contents::LargeObjects { file },
-                _ => Contents::Rows {
-                    schema: entry.namespace.clone(),
-                    relation: entry.tag.clone(),
-                    file,
-                },
+                _ => Contents::Rows { file },
             })
         })
     }

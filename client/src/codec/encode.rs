@@ -73,11 +73,6 @@ impl Encoder {
         })
     }
 
-    /// What it was made for.
-    pub fn compression(&self) -> Compression {
-        self.compression
-    }
-
     /// Begins a file that goes to `file`, which need not be buffered. Whatever an earlier file
     /// left behind because its writer was dropped unfinished is thrown away.
     pub fn start<W: Write>(&mut self, file: W) -> io::Result<DataWriter<'_, W>> {
@@ -223,11 +218,6 @@ pub struct DataWriter<'encoder, W: Write> {
 }
 
 impl<W: Write> DataWriter<'_, W> {
-    /// Bytes of COPY text so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes + self.encoder.input.len() as u64
-    }
-
     /// Ends the file: the terminator, the end of the compressed stream. Returns what was written
     /// and the file, which is not synced.
     pub fn finish(mut self) -> io::Result<(Written, W)> {

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 
 use super::{Codec, Compression, Content, DataReader, Encoder, TERMINATOR, Written, read_content};
+use crate::archive::sample::compress;
 use crate::manifest::Checksum;
 
 fn compressions() -> Vec<Compression> {
@@ -105,24 +106,6 @@ fn several_members_or_frames_in_a_row_are_one_file() {
         let content = read(&stored, codec).expect("an intact stream");
         let bytes = (first.len() + second.len()) as u64;
         assert_eq!(content, Content { rows: 5_020, bytes, terminated: true }, "{compression}");
-    }
-}
-
-/// A stream without our terminator.
-fn compress(text: &[u8], codec: Codec) -> Vec<u8> {
-    match codec {
-        Codec::None => text.to_vec(),
-        Codec::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
-            encoder.write_all(text).expect("memory");
-            encoder.finish().expect("memory")
-        }
-        Codec::Lz4 => {
-            let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
-            encoder.write_all(text).expect("memory");
-            encoder.finish().expect("memory")
-        }
-        Codec::Zstd => zstd::encode_all(text, 0).expect("memory"),
     }
 }
 

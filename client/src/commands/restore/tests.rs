@@ -1,9 +1,7 @@
 //! Restores with a `pg_restore` that only writes down how it was called.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -14,6 +12,7 @@ use crate::connect::{ConnectOptions, Target};
 use crate::exit::ExitStatus;
 use crate::manifest::LeftOut;
 use crate::programs::ProgramError;
+use crate::programs::sample::program;
 
 struct Scene {
     directory: TempDir,
@@ -28,21 +27,13 @@ impl Scene {
         fs::create_dir(&archive).expect("a directory");
         sample::create(&archive, Codec::Gzip);
         let script = format!(
-            "#!/bin/sh\n\
-             if [ \"$1\" = --version ]; then echo 'pg_restore (PostgreSQL) {version}'; exit; fi\n\
+            "if [ \"$1\" = --version ]; then echo 'pg_restore (PostgreSQL) {version}'; exit; fi\n\
              here=$(dirname \"$0\")\n\
              for argument; do printf '%s\\n' \"$argument\"; done > \"$here/arguments\"\n\
              env > \"$here/environment\"\n\
-             exit {status}\n"
+             exit {status}"
         );
-        let (text, program) =
-            (directory.path().join("script"), directory.path().join("pg_restore"));
-        fs::write(&text, script).expect("a script");
-        fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).expect("permissions");
-        // Copied by another process: if this one had the program open for writing while another
-        // test starts a child, the child would hold it open, too, and it could not be executed.
-        let copied = Command::new("cp").arg("-p").args([&text, &program]).status().expect("cp");
-        assert!(copied.success());
+        program(directory.path(), "pg_restore", &script);
         let connect = ConnectOptions {
             dbname: Some("host=/nowhere user=alice dbname='the shop' password=s3cret".to_owned()),
             ..ConnectOptions::default()

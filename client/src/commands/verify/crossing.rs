@@ -77,7 +77,7 @@ impl Archive<'_> {
         };
         for contents in self.toc.iter().flat_map(Toc::contents) {
             match contents {
-                Contents::Rows { file, .. } => {
+                Contents::Rows { file } => {
                     needed.insert(stored(&file), Kind::Rows);
                 }
                 Contents::LargeObjects { file } => {
