@@ -206,6 +206,6 @@ fn end_by(signal: i32) -> ! {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    eprintln!("stillpoint: interrupted by signal {signal}; nothing was kept");
+    tracing::error!("interrupted by signal {signal}; nothing was kept");
     std::process::exit(128 + signal);
 }
