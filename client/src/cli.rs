@@ -155,7 +155,7 @@ pub struct DumpArgs {
         value_name = "N",
         default_value_t = 3,
         env = "STILLPOINT_SNAPSHOT_ATTEMPTS",
-        value_parser = clap::value_parser!(u32).range(1..=1000),
+        value_parser = attempts,
         help_heading = "Concurrent DDL"
     )]
     attempts: u32,
@@ -284,6 +284,15 @@ impl RestoreArgs {
             pg_restore_options: self.pg_restore_options.clone(),
         })
     }
+}
+
+/// A number of attempts. The message names the variable too, for clap does not tell where a value
+/// came from.
+fn attempts(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=1000).contains(number));
+    number.ok_or_else(|| {
+        String::from("it must be a number from 1 to 1000 (here or in STILLPOINT_SNAPSHOT_ATTEMPTS)")
+    })
 }
 
 /// A number of seconds, with a fraction if wanted.

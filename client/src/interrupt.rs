@@ -206,8 +206,6 @@ fn end_by(signal: i32) -> ! {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    // A restore has no archive of its own, and what it has loaded stays loaded.
-    let kept = if alive.partial.is_some() { "; nothing was kept" } else { "" };
-    eprintln!("stillpoint: interrupted by signal {signal}{kept}");
+    tracing::error!("interrupted by signal {signal}; nothing was kept");
     std::process::exit(128 + signal);
 }

@@ -46,12 +46,15 @@ fn run(command: &Command) -> Result<ExitStatus, Error> {
 
 fn dump(args: &DumpArgs) -> Result<ExitStatus, Error> {
     let (report, result) = dump::run(&args.options()?);
-    match args.report {
-        None => {}
-        Some(ReportFormat::Text) => print(&report.to_text())?,
-        Some(ReportFormat::Json) => print_json(report.to_json())?,
-    }
-    Ok(result?)
+    let printed = match args.report {
+        None => Ok(()),
+        Some(ReportFormat::Text) => print(&report.to_text()),
+        Some(ReportFormat::Json) => print_json(report.to_json()),
+    };
+    // Why there is no dump matters more than why there is no report.
+    let status = result?;
+    printed?;
+    Ok(status)
 }
 
 fn verify(args: &VerifyArgs) -> Result<ExitStatus, Error> {

@@ -32,7 +32,7 @@ pub enum Outcome {
 pub struct Report {
     command: &'static str,
     outcome: Outcome,
-    archive: Option<PathBuf>,
+    archive: Option<String>,
     error: Option<String>,
     #[serde(flatten)]
     summary: Summary,
@@ -150,7 +150,9 @@ impl Recorder {
         Report {
             command: "dump",
             outcome,
-            archive: (outcome != Outcome::Failed).then_some(self.directory),
+            // A name that is not UTF-8 is no reason to fail: the archive is there by now.
+            archive: (outcome != Outcome::Failed)
+                .then(|| self.directory.to_string_lossy().into_owned()),
             error: result.err().map(ToString::to_string),
             summary,
         }
@@ -162,7 +164,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// A path that is not UTF-8.
+    /// None that is known; the signature is the serializer's.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
@@ -180,7 +182,7 @@ impl Report {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "dump of database \"{}\": {outcome}", summary.database);
         if let Some(archive) = &self.archive {
-            let _ = writeln!(text, "archive:  {}", archive.display());
+            let _ = writeln!(text, "archive:  {archive}");
         }
         let check = match summary.check_method {
             CheckMethod::Extension => "by the extension",

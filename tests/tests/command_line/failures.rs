@@ -1,0 +1,179 @@
+//! What can go wrong on the way to an archive, and that nothing of it is left then.
+
+use std::fs;
+
+use stillpoint_tests::Stillpoint;
+
+use super::{assert_nothing_left, fake_pg_dump, partial, start};
+
+#[test]
+fn an_archive_that_exists_is_never_touched() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    for make in [
+        |path: &std::path::Path| fs::create_dir(path).expect("a directory"),
+        |path: &std::path::Path| fs::write(path, "a file").expect("a file"),
+        |path: &std::path::Path| {
+            std::os::unix::fs::symlink("/nonexistent", path).expect("a link to nothing");
+        },
+    ] {
+        make(&archive);
+        let finished = Stillpoint::dump(&cluster, "db", &archive).run();
+        finished.assert_exit(1);
+        assert_eq!(
+            finished.stderr,
+            format!(
+                "stillpoint: error: \"{}\" exists already\n\
+                 stillpoint: hint: Choose another name, or remove it first.\n",
+                archive.display()
+            )
+        );
+        assert!(archive.symlink_metadata().is_ok() && !partial(&archive).exists());
+        let _ = fs::remove_dir(&archive);
+        let _ = fs::remove_file(&archive);
+    }
+}
+
+#[test]
+fn an_unfinished_archive_is_somebody_elses() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    fs::create_dir(partial(&archive)).expect("a directory");
+    fs::write(partial(&archive).join("toc.dat"), "precious").expect("a file");
+    let finished = Stillpoint::dump(&cluster, "db", &archive).run();
+    finished.assert_exit(1);
+    assert_eq!(
+        finished.stderr,
+        format!(
+            "stillpoint: error: unfinished archive \"{}\" exists\n\
+             stillpoint: hint: Another dump is writing it, or one that was killed has left it. In \
+             the second case, remove it.\n",
+            partial(&archive).display()
+        )
+    );
+    let kept = fs::read_to_string(partial(&archive).join("toc.dat"));
+    assert_eq!(kept.expect("the file is there"), "precious");
+}
+
+#[test]
+fn a_place_where_no_archive_can_be_is_named() {
+    let (cluster, directory) = start();
+    let file = directory.path().join("file");
+    fs::write(&file, "").expect("a file");
+    for (parent, reason) in [
+        (directory.path().join("nowhere"), "No such file or directory (os error 2)"),
+        (file, "Not a directory (os error 20)"),
+        // Nobody can write there, not even root.
+        ("/proc".into(), "No such file or directory (os error 2)"),
+    ] {
+        let archive = parent.join("archive");
+        let finished = Stillpoint::dump(&cluster, "db", &archive).run();
+        finished.assert_exit(1);
+        assert_eq!(
+            finished.stderr,
+            format!(
+                "stillpoint: error: could not create directory \"{}\": {reason}\n",
+                partial(&archive).display()
+            )
+        );
+    }
+}
+
+#[test]
+fn without_a_fitting_pg_dump_there_is_no_dump() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    let major =
+        cluster.session("db").number("SELECT current_setting('server_version_num')::int / 10000");
+    let empty = directory.path().join("empty");
+    fs::create_dir(&empty).expect("a directory");
+    let finished = Stillpoint::dump(&cluster, "db", &archive).arg("--bindir").arg(&empty).run();
+    finished.assert_exit(1);
+    assert_eq!(
+        finished.stderr,
+        format!(
+            "stillpoint: error: could not find program \"pg_dump\" in directory \"{}\"\n\
+             stillpoint: hint: --bindir must name a directory that holds the PostgreSQL client \
+             programs.\n",
+            empty.display()
+        )
+    );
+    let bindir = fake_pg_dump(directory.path(), "echo 'pg_dump (PostgreSQL) 12.9'");
+    let program = bindir.join("pg_dump");
+    let finished = Stillpoint::dump(&cluster, "db", &archive).arg("--bindir").arg(&bindir).run();
+    finished.assert_exit(1);
+    assert_eq!(
+        finished.stderr,
+        format!(
+            "stillpoint: error: \"{}\" is of version 12, and the server of version {major}\n\
+             stillpoint: hint: Name with --bindir the directory of client programs of version \
+             {major} or newer.\n",
+            program.display()
+        )
+    );
+    assert_nothing_left(&archive);
+}
+
+#[test]
+fn a_pg_dump_that_fails_for_its_own_reasons_ends_the_dump_with_its_words() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    for (script, message) in [
+        ("echo 'pg_dump: error: out of luck' >&2; exit 1", "pg_dump: error: out of luck"),
+        ("exit 3", "exit status: 3"),
+        ("kill -9 $$", "signal: 9 (SIGKILL)"),
+    ] {
+        let script = format!(
+            "[ \"$1\" = --version ] && {{ echo 'pg_dump (PostgreSQL) 99.1'; exit; }}\n{script}"
+        );
+        let bindir = fake_pg_dump(directory.path(), &script);
+        let finished =
+            Stillpoint::dump(&cluster, "db", &archive).arg("--bindir").arg(&bindir).run();
+        finished.assert_exit(1);
+        assert_eq!(
+            finished.stderr,
+            format!("stillpoint: error: could not dump the definitions: {message}\n")
+        );
+        assert_nothing_left(&archive);
+    }
+}
+
+#[test]
+fn a_pg_dump_that_writes_nothing_is_not_taken_for_one_that_dumped_nothing() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    let script = "[ \"$1\" = --version ] && echo 'pg_dump (PostgreSQL) 99.1'; exit 0";
+    let bindir = fake_pg_dump(directory.path(), script);
+    let finished = Stillpoint::dump(&cluster, "db", &archive).arg("--bindir").arg(&bindir).run();
+    finished.assert_exit(1).assert_stderr("toc.dat");
+    assert_nothing_left(&archive);
+}
+
+#[test]
+fn a_session_that_is_ended_during_the_dump_ends_it() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    // The definitions take as long as the test wants.
+    let real = cluster.bindir().join("pg_dump");
+    let go = directory.path().join("go");
+    let script = format!(
+        "\"{}\" \"$@\"; status=$?\n[ \"$1\" = --version ] && exit\n\
+         while [ ! -e \"{}\" ]; do sleep 0.02; done; exit $status",
+        real.display(),
+        go.display()
+    );
+    let bindir = fake_pg_dump(directory.path(), &script);
+    let dump = Stillpoint::dump(&cluster, "db", &archive).arg("--bindir").arg(&bindir).spawn();
+    let mut observer = cluster.session("db");
+    let ours = "application_name = 'stillpoint' AND backend_xmin IS NOT NULL";
+    stillpoint_tests::wait_until(
+        &mut observer,
+        &format!("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE {ours})"),
+    );
+    observer.exec(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"));
+    fs::write(&go, "").expect("a file");
+    let finished = dump.wait();
+    finished.assert_exit(1);
+    assert_eq!(finished.report()["outcome"], "failed");
+    assert_nothing_left(&archive);
+}

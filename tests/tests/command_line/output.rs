@@ -1,0 +1,99 @@
+//! What is printed where, and in which form.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use serde_json::Value;
+use stillpoint_tests::{Stillpoint, pg_restore};
+
+use super::{assert_nothing_left, start};
+
+#[test]
+fn messages_can_be_json_lines() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    let json = ["--log-format", "json"];
+    let finished = Stillpoint::dump(&cluster, "db", &archive).args(json).run();
+    finished.assert_exit(0);
+    let lines: Vec<Value> = finished
+        .stderr
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{}", finished.scene())))
+        .collect();
+    assert_eq!(lines.len(), 1, "{}", finished.scene());
+    assert_eq!(lines[0]["level"], "INFO");
+    let message = lines[0]["message"].as_str().unwrap_or_default();
+    assert!(message.starts_with("dumped database \"db\": "), "{message}");
+    assert!(lines[0]["timestamp"].is_string());
+
+    // A failure is one too, with its hint.
+    let finished = Stillpoint::dump(&cluster, "db", &archive).args(json).run();
+    finished.assert_exit(1);
+    let line: Value = serde_json::from_str(&finished.stderr).expect("one line of JSON");
+    assert_eq!(line["level"], "ERROR");
+    assert_eq!(line["hint"], "Choose another name, or remove it first.");
+}
+
+#[test]
+fn a_report_is_printed_for_people_or_for_programs_or_not_at_all() {
+    let (cluster, directory) = start();
+    let dump = |name: &str| {
+        Stillpoint::new(&cluster, "db", "dump").arg("-f").arg(directory.path().join(name))
+    };
+    let finished = dump("none").run();
+    finished.assert_exit(0);
+    assert_eq!(finished.stdout, "");
+    assert_eq!(finished.stderr.lines().count(), 1, "{}", finished.scene());
+
+    let finished = dump("text").args(["--report", "text"]).run();
+    finished.assert_exit(0);
+    let mut lines = finished.stdout.lines();
+    assert_eq!(lines.next(), Some("dump of database \"db\": complete"));
+    let archive = format!("archive:  {}", directory.path().join("text").display());
+    assert_eq!(lines.next(), Some(archive.as_str()));
+    assert_eq!(lines.next(), Some("checked:  by plain SQL over a second connection"));
+    let attempt = lines.next().unwrap_or_default();
+    assert!(attempt.starts_with("attempt 1: snapshot ") && attempt.ends_with(": verified"));
+    assert_eq!(lines.next(), None, "{}", finished.scene());
+
+    let finished = dump("json").args(["--report", "json"]).run();
+    finished.assert_exit(0);
+    assert_eq!(finished.stdout.lines().count(), 1, "{}", finished.scene());
+    assert_eq!(finished.report()["outcome"], "complete");
+    assert!(finished.report()["files"].is_null());
+
+    // Of a failure, too.
+    let finished = dump("json").args(["--report", "json"]).run();
+    finished.assert_exit(1);
+    let report = finished.report();
+    assert_eq!(report["outcome"], "failed");
+    assert!(report["archive"].is_null());
+    assert!(report["error"].as_str().is_some_and(|error| error.ends_with("exists already")));
+    let finished = dump("text").args(["--report", "text"]).run();
+    finished.assert_exit(1);
+    assert!(finished.stdout.contains("failed") && finished.stdout.contains("error:"));
+}
+
+#[test]
+fn an_archive_may_have_any_name() {
+    let (cluster, directory) = start();
+    let long = "n".repeat(255 - ".partial".len());
+    for name in ["with blank", "it's", "-x", "line\nbreak", "v1.5", &long] {
+        let archive = directory.path().join(name);
+        let finished = Stillpoint::dump(&cluster, "db", &archive).run();
+        finished.assert_exit(0);
+        pg_restore(&cluster, "db").arg("-l").arg("--").arg(&archive).run().assert_exit(0);
+        assert!(archive.join("manifest.json").exists());
+    }
+    // Not UTF-8, as file names may be; a report is JSON and shows it as well as it can.
+    let archive = directory.path().join(OsStr::from_bytes(b"caf\xe9"));
+    let finished = Stillpoint::dump(&cluster, "db", &archive).run();
+    finished.assert_exit(0);
+    assert!(finished.report()["archive"].as_str().is_some_and(|name| name.contains("caf")));
+    assert!(archive.join("manifest.json").exists());
+    // Too long for the unfinished one to have its name.
+    let archive = directory.path().join("n".repeat(250));
+    let finished = Stillpoint::dump(&cluster, "db", &archive).run();
+    finished.assert_exit(1).assert_stderr("File name too long (os error 36)");
+    assert_nothing_left(&archive);
+}
