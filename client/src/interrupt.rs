@@ -206,6 +206,8 @@ fn end_by(signal: i32) -> ! {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    tracing::error!("interrupted by signal {signal}; nothing was kept");
+    // A restore has no archive of its own, and what it has loaded stays loaded.
+    let kept = if alive.partial.is_some() { "; nothing was kept" } else { "" };
+    tracing::error!("interrupted by signal {signal}{kept}");
     std::process::exit(128 + signal);
 }
