@@ -5,7 +5,7 @@
 //!
 //! connect → [`Snapshot`](snapshot::Snapshot) → [`Resolved`](snapshot::Resolved) →
 //! [`Described`](ddl::Described) → [`Locked`](lock::Locked) → [`Checked`](check::Checked) →
-//! [`Verified`](export::Verified) → [`Exported`](export::Exported) → archive
+//! [`Verified`](export::Verified) → [`Exported`] → archive
 //!
 //! An attempt ends where a stage finds that DDL has come in between. All its connections are
 //! closed then, and the next attempt starts from the user's own words on a new snapshot.
