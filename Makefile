@@ -87,7 +87,8 @@ test: build ## Run all tests; the last line counts them
 lint: setup ## Check format, lints, documentation, licences and advisories
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(SELECTION) --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(SELECTION) --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private-intra-doc-links' \
+	    $(CARGO) doc $(SELECTION) --lib --no-deps --document-private-items
 	@$(LICENCES_AND_ADVISORIES)
 
 # cargo-deny is no part of a Rust installation, and its list of advisories no part of it.

@@ -133,6 +133,8 @@ impl Session {
             ("lock_timeout", "0"),
             ("idle_in_transaction_session_timeout", "0"),
             ("jit", "off"),
+            // Plans for arrays of thousands of OIDs must know that they are so long.
+            ("plan_cache_mode", "force_custom_plan"),
         ];
         if self.version.major() >= 14 {
             settings.push(("idle_session_timeout", "0"));

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::Value;
 use stillpoint_tests::{Cluster, Stillpoint};
@@ -26,6 +27,9 @@ fn the_manifest_names_every_file_with_its_rows_and_bytes() {
         let finished =
             Stillpoint::dump(&cluster, "source", &archive).args(["-j2", "-Z", method]).run();
         finished.assert_exit(0);
+        // Nobody else can read a dump, whatever the umask.
+        let mode = fs::metadata(&archive).expect("the archive is there").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o700);
         let text = fs::read_to_string(archive.join("manifest.json")).expect("there is a manifest");
         let manifest: Value = serde_json::from_str(&text).expect("it is JSON");
 

@@ -113,9 +113,7 @@ const CASES: &[Case] = &[
     Case {
         what: "a column split in two, with a name that looks like two",
         setup: r#"CREATE TABLE t ("a', 2 23 -1 f  'b" int)"#,
-        statements: &[
-            r#"ALTER TABLE t RENAME "a', 2 23 -1 f  'b" TO a; ALTER TABLE t ADD b int"#,
-        ],
+        statements: &[r#"ALTER TABLE t RENAME "a', 2 23 -1 f  'b" TO a; ALTER TABLE t ADD b int"#],
         reasons: "redefined",
     },
     Case {

@@ -5,7 +5,7 @@
 //!
 //! connect → [`Snapshot`](snapshot::Snapshot) → [`Resolved`](snapshot::Resolved) →
 //! [`Described`](ddl::Described) → [`Locked`](lock::Locked) → [`Checked`](check::Checked) →
-//! [`Verified`](export::Verified) → [`Exported`](export::Exported) → archive
+//! [`Verified`](export::Verified) → [`Exported`] → archive
 //!
 //! An attempt ends where a stage finds that DDL has come in between. All its connections are
 //! closed then, and the next attempt starts from the user's own words on a new snapshot.
@@ -22,6 +22,7 @@ mod pg_dump;
 mod report;
 mod snapshot;
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -138,7 +139,8 @@ fn claim(options: &Options) -> Result<Partial, Error> {
         return Err(Error::Exists(options.directory.clone()));
     }
     let path = with_suffix(&options.directory, ".partial");
-    match std::fs::create_dir(&path) {
+    // As pg_dump makes it: what is in a dump is nobody else's business.
+    match std::fs::DirBuilder::new().mode(0o700).create(&path) {
         Ok(()) => Ok(Partial::guard(path)),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             Err(Error::Unfinished(path))
