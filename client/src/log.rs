@@ -24,6 +24,9 @@ pub fn start(format: Format) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(Level::INFO)
         .with_writer(std::io::stderr)
+        // A message that cannot be written would be told to standard error, which cannot be
+        // written: a panic, and a dump lost for a full log partition.
+        .log_internal_errors(false)
         .with_ansi(false);
     let outcome = match format {
         Format::Text => builder.event_format(Plain).try_init(),

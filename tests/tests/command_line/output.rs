@@ -1,10 +1,12 @@
 //! What is printed where, and in which form.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use stillpoint_tests::{Stillpoint, pg_restore};
+use stillpoint_tests::{Stillpoint, client_binary, pg_restore};
 
 use super::{assert_nothing_left, start};
 
@@ -72,6 +74,28 @@ fn a_report_is_printed_for_people_or_for_programs_or_not_at_all() {
     let finished = dump("text").args(["--report", "text"]).run();
     finished.assert_exit(1);
     assert!(finished.stdout.contains("failed") && finished.stdout.contains("error:"));
+}
+
+#[test]
+fn a_log_that_cannot_be_written_costs_no_dump() {
+    let (cluster, directory) = start();
+    cluster.session("db").exec(
+        "CREATE MATERIALIZED VIEW m AS SELECT 1; CREATE MATERIALIZED VIEW warned AS TABLE m; \
+         REFRESH MATERIALIZED VIEW m WITH NO DATA",
+    );
+    let archive = directory.path().join("archive");
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full is there");
+    let dump = |stdout| {
+        let mut dump = Command::new(client_binary());
+        dump.args(["dump", "-U", "postgres", "-d", "db", "-p", &cluster.port().to_string(), "-f"]);
+        dump.arg(&archive).arg("-h").arg(cluster.host()).args(["--report", "json"]);
+        dump.arg("--bindir").arg(cluster.bindir());
+        dump.stderr(full()).stdout(stdout).status().expect("the dump runs").code()
+    };
+    assert_eq!(dump(Stdio::null()), Some(0));
+    assert!(archive.join("manifest.json").exists());
+    // The name is taken now. That is what counts, and not that nobody can be told.
+    assert_eq!(dump(full().into()), Some(1));
 }
 
 #[test]
