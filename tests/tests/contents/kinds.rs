@@ -2,7 +2,7 @@
 
 use stillpoint_tests::Cluster;
 
-use crate::compare::{WAYS, assert_dumped_as_by_pg_dump};
+use crate::compare::{WAYS, assert_dumped_as_by_pg_dump, assert_same_script};
 
 const COLUMNS: &str = "
 CREATE TABLE generated (id int, twice int GENERATED ALWAYS AS (id * 2) STORED, word text);
@@ -141,6 +141,18 @@ ALTER LARGE OBJECT 4712 OWNER TO reader;
 GRANT SELECT ON LARGE OBJECT 4713 TO reader;
 ";
 
+/// What can be asked of `pg_restore`.
+const SCRIPTS: &[&[&str]] = &[
+    &[],
+    &["--clean", "--if-exists", "--create"],
+    &["--data-only", "--disable-triggers"],
+    &["--section=pre-data"],
+    &["--section=data"],
+    &["--section=post-data"],
+    &["-t", "counted", "-t", "p_high"],
+    &["-n", "public", "--no-owner", "--no-privileges"],
+];
+
 #[test]
 fn every_kind_of_relation_is_dumped_as_by_pg_dump() {
     let cluster = Cluster::start();
@@ -151,6 +163,7 @@ fn every_kind_of_relation_is_dumped_as_by_pg_dump() {
         session.exec(statements);
     }
     assert_dumped_as_by_pg_dump(&cluster, "source", WAYS);
+    assert_same_script(&cluster, "source", SCRIPTS);
     session.exec("ALTER EVENT TRIGGER noted DISABLE");
     cluster.create_extension("source");
     session.exec("ALTER EVENT TRIGGER noted ENABLE");
