@@ -105,11 +105,7 @@ impl Exported {
         let Self { locked, changes, left_out, files, entries } = self;
         let checked = locked.check(&mut timings.recheck)?;
         let moved_late: HashSet<Oid> = checked.moved().difference(&left_out).copied().collect();
-        let late = checked
-            .changes
-            .into_iter()
-            .filter(|change| !changes.iter().any(|known| known.relation == change.relation));
-        let changes: Vec<Change> = changes.iter().cloned().chain(late).collect();
+        let changes = with_late(changes, checked.changes);
         Ok(Rechecked {
             exported: Self { locked: checked.locked, changes, left_out, files, entries },
             moved_late,
@@ -134,6 +130,21 @@ impl Exported {
         }
         Ok(())
     }
+}
+
+/// Adds to what had moved before the export what the check after it has found. Of a relation
+/// that both know the earlier word stays, unless that was a harmless one: it must not hide that
+/// the relation has moved since.
+fn with_late(mut changes: Vec<Change>, late: Vec<Change>) -> Vec<Change> {
+    changes.retain(|known| {
+        !known.harmless || !late.iter().any(|change| change.relation == known.relation)
+    });
+    for change in late {
+        if !changes.iter().any(|known| known.relation == change.relation) {
+            changes.push(change);
+        }
+    }
+    changes
 }
 
 /// What the check after the export found.
@@ -280,6 +291,34 @@ mod tests {
             &row(&["id"], Some("WHERE NOT builtin")),
             "COPY (SELECT \"id\" FROM ONLY \"public\".\"t\" WHERE NOT builtin) TO STDOUT",
         );
+    }
+
+    fn change(relation: Oid, reason: &str, harmless: bool) -> Change {
+        Change {
+            relation,
+            schema: "public".into(),
+            name: format!("t{relation}"),
+            reasons: vec![reason.into()],
+            rows_kept: false,
+            harmless,
+            ancestors: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_moved_during_the_export_is_not_hidden_by_what_was_harmless_before() {
+        let early = vec![change(1, "replaced", false), change(2, "attached", true)];
+        let late = vec![
+            change(1, "renamed", false),
+            change(2, "renamed", false),
+            change(3, "detached", true),
+        ];
+        let expected = [
+            change(1, "replaced", false),
+            change(2, "renamed", false),
+            change(3, "detached", true),
+        ];
+        assert_eq!(with_late(early, late), expected);
     }
 
     #[test]

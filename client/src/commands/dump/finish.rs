@@ -24,7 +24,7 @@ pub fn finish(
     tree: &Tree,
 ) -> Result<bool, Error> {
     let directory = partial.path();
-    let Exported { locked, mut files, .. } = exported;
+    let Exported { locked, mut files, left_out, .. } = exported;
     let mut toc = locked.toc;
     // Nothing is read from here on: the sessions end, and with them their locks.
     drop((locked.workers, locked.resolved));
@@ -34,7 +34,7 @@ pub fn finish(
     add_other_files(directory, &mut files)?;
     files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
 
-    recorder.left_out();
+    recorder.left_out(&left_out);
     for left_out in &recorder.summary.left_out {
         let below = if left_out.ancestors.is_empty() {
             String::new()

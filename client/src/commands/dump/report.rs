@@ -1,10 +1,12 @@
 //! What happened, kept while it happens: the report is there even when the dump is not.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use serde::Serialize;
+use stillpoint_check::Oid;
 use time::OffsetDateTime;
 
 use super::snapshot::Connected;
@@ -119,13 +121,14 @@ impl Recorder {
         });
     }
 
-    /// The last attempt's moved relations are the ones whose data is left out.
-    pub fn left_out(&mut self) {
+    /// Notes whose data is not in the archive. The set decides, and not what was told of the
+    /// changes: a dump that leaves anything out must never say that it is whole.
+    pub fn left_out(&mut self, relations: &HashSet<Oid>) {
         let changes = self.summary.attempts.last().map(|attempt| attempt.changes.as_slice());
         self.summary.left_out = changes
             .unwrap_or_default()
             .iter()
-            .filter(|change| !change.harmless)
+            .filter(|change| relations.contains(&change.relation))
             .map(|change| LeftOut {
                 schema: change.schema.clone(),
                 relation: change.name.clone(),
@@ -133,7 +136,7 @@ impl Recorder {
                 ancestors: change.ancestors.clone(),
             })
             .collect();
-        self.summary.complete = self.summary.left_out.is_empty();
+        self.summary.complete = relations.is_empty();
     }
 
     pub fn report(self, result: Result<&ExitStatus, &Error>) -> Report {
