@@ -47,9 +47,8 @@ impl Locked {
     /// The failed worker's transaction can be asked nothing more, so it is always plain SQL that
     /// compares here.
     pub fn explain(&mut self, error: Error) -> AttemptEnd {
-        let is_about_a_name =
-            matches!(&error, Error::Rows { source, .. } if is_about_a_name(source.code()));
-        if !is_about_a_name {
+        // Of any name: the other table can lack a column, or be one that we may not read.
+        if !matches!(&error, Error::Rows { source, .. } if source.is_moved_name()) {
             return AttemptEnd::Fatal(error);
         }
         let all = self.all_relations();
@@ -128,30 +127,22 @@ impl Locked {
     /// A relation that could not be locked has moved, even if it looks unmoved by now: its name
     /// meant something else when it was asked for. Unless the server's complaint was a real one.
     fn add_unlocked(&mut self, found: &mut Vec<ChangedRelation>) -> Result<(), AttemptEnd> {
-        let seen: HashSet<Oid> = found
-            .iter()
-            .filter(|changed| !is_harmless(changed, None))
-            .map(|changed| changed.relation)
-            .collect();
-        let all: Vec<&mut Unlocked> = self
-            .workers
-            .iter_mut()
-            .map(|worker| &mut worker.unlocked)
-            .chain([&mut self.unlocked_sequences])
-            .collect();
-        for unlocked in all {
+        let tables = self.workers.iter_mut().map(|worker| ('r', &mut worker.unlocked));
+        let all: Vec<(char, &mut Unlocked)> =
+            tables.chain([('S', &mut self.unlocked_sequences)]).collect();
+        for (kind, unlocked) in all {
+            let seen: HashSet<Oid> = found
+                .iter()
+                .filter(|changed| !is_harmless(changed, kind))
+                .map(|changed| changed.relation)
+                .collect();
             for (relation, error) in unlocked {
                 if seen.contains(relation) {
                     continue;
                 }
                 match error.take() {
                     Some(error) if !is_about_a_name(error.code()) => return Err(error.into()),
-                    _ => found.push(ChangedRelation {
-                        relation: *relation,
-                        reasons: [Reason::Renamed].into_iter().collect(),
-                        rows_kept: false,
-                        ancestors: Vec::new(),
-                    }),
+                    _ => add_reason(found, *relation, Reason::Renamed),
                 }
             }
         }
@@ -204,7 +195,7 @@ impl Locked {
                     name,
                     reasons: reasons.iter().map(|reason| reason.as_str().to_owned()).collect(),
                     rows_kept: changed.rows_kept,
-                    harmless: is_harmless(changed, Some(kind)),
+                    harmless: is_harmless(changed, kind),
                     ancestors: ancestors.collect(),
                 })
             })
@@ -278,6 +269,20 @@ fn by_two_snapshots(
         .collect())
 }
 
+/// Adds a reason to what was found of a relation, if anything was.
+fn add_reason(found: &mut Vec<ChangedRelation>, relation: Oid, reason: Reason) {
+    if let Some(changed) = found.iter_mut().find(|changed| changed.relation == relation) {
+        changed.reasons.insert(reason);
+        return;
+    }
+    found.push(ChangedRelation {
+        relation,
+        reasons: [reason].into_iter().collect(),
+        rows_kept: false,
+        ancestors: Vec::new(),
+    });
+}
+
 /// A sequence's value is no matter of snapshots: it is read as it is, and whether its storage
 /// was replaced meanwhile does not matter.
 fn relevant_reasons(reasons: Reasons, kind: char) -> Reasons {
@@ -286,8 +291,8 @@ fn relevant_reasons(reasons: Reasons, kind: char) -> Reasons {
 
 /// Whether the rows are the snapshot's although the relation has changed: every table is
 /// exported by itself, so that another parent, or one less, is no matter.
-fn is_harmless(changed: &ChangedRelation, kind: Option<char>) -> bool {
-    relevant_reasons(changed.reasons, kind.unwrap_or('r')).iter().all(|reason| match reason {
+fn is_harmless(changed: &ChangedRelation, kind: char) -> bool {
+    relevant_reasons(changed.reasons, kind).iter().all(|reason| match reason {
         Reason::Attached | Reason::Detached => true,
         Reason::Replaced => changed.rows_kept,
         _ => false,
