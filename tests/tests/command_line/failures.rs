@@ -2,9 +2,12 @@
 
 use std::fs;
 
-use stillpoint_tests::Stillpoint;
+use stillpoint_tests::{Stillpoint, wait_until};
 
-use super::{assert_nothing_left, fake_pg_dump, partial, start};
+use super::{
+    assert_nothing_left, fake_pg_dump, hold_up_exports, hold_up_exports_again, let_exports_go,
+    partial, start,
+};
 
 #[test]
 fn an_archive_that_exists_is_never_touched() {
@@ -150,30 +153,27 @@ fn a_pg_dump_that_writes_nothing_is_not_taken_for_one_that_dumped_nothing() {
 }
 
 #[test]
-fn a_session_that_is_ended_during_the_dump_ends_it() {
+fn a_session_that_is_ended_during_the_export_ends_the_dump() {
     let (cluster, directory) = start();
     let archive = directory.path().join("archive");
-    // The definitions take as long as the test wants.
-    let real = cluster.bindir().join("pg_dump");
-    let go = directory.path().join("go");
-    let script = format!(
-        "\"{}\" \"$@\"; status=$?\n[ \"$1\" = --version ] && exit\n\
-         while [ ! -e \"{}\" ]; do sleep 0.02; done; exit $status",
-        real.display(),
-        go.display()
-    );
-    let bindir = fake_pg_dump(directory.path(), &script);
-    let dump = Stillpoint::dump(&cluster, "db", &archive).arg("--bindir").arg(&bindir).spawn();
     let mut observer = cluster.session("db");
-    let ours = "application_name = 'stillpoint' AND backend_xmin IS NOT NULL";
-    stillpoint_tests::wait_until(
-        &mut observer,
-        &format!("SELECT EXISTS (SELECT FROM pg_stat_activity WHERE {ours})"),
-    );
-    observer.exec(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}"));
-    fs::write(&go, "").expect("a file");
-    let finished = dump.wait();
-    finished.assert_exit(1);
-    assert_eq!(finished.report()["outcome"], "failed");
-    assert_nothing_left(&archive);
+    hold_up_exports(&mut observer);
+    for (jobs, which) in [("-j1", "="), ("-j2", "<>")] {
+        let dump = Stillpoint::dump(&cluster, "db", &archive).arg(jobs).spawn();
+        wait_until(
+            &mut observer,
+            "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'advisory')",
+        );
+        // The one that exports, then all others, with them the one that holds the snapshot.
+        observer.exec(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+              WHERE application_name = 'stillpoint' AND wait_event {which} 'advisory'"
+        ));
+        let_exports_go(&mut observer);
+        let finished = dump.wait();
+        finished.assert_exit(1);
+        assert_eq!(finished.report()["outcome"], "failed", "{}", finished.scene());
+        assert_nothing_left(&archive);
+        hold_up_exports_again(&mut observer);
+    }
 }

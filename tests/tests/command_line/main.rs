@@ -9,7 +9,7 @@ mod usage;
 
 use std::path::{Path, PathBuf};
 
-use stillpoint_tests::Cluster;
+use stillpoint_tests::{Cluster, Session};
 use tempfile::TempDir;
 
 /// A cluster with the database `db`, which has a table of ten rows, and a place for archives.
@@ -18,6 +18,31 @@ fn start() -> (Cluster, TempDir) {
     cluster.create_database("db");
     cluster.session("db").exec("CREATE TABLE t AS SELECT generate_series(1, 10) AS id");
     (cluster, tempfile::tempdir().expect("a temporary directory"))
+}
+
+/// Stops every export of `db` in the middle of a table, until [`let_exports_go`].
+///
+/// A configuration table is read by a query of the extension's; this one's waits for an advisory
+/// lock at its last row, when there is something to be written already.
+fn hold_up_exports(session: &mut Session) {
+    session.exec(
+        "CREATE EXTENSION file_fdw; \
+         CREATE TABLE waits AS SELECT i AS id, repeat('x', 1000) AS word \
+                                 FROM generate_series(1, 5000) AS i; \
+         ALTER EXTENSION file_fdw ADD TABLE waits; \
+         UPDATE pg_extension SET extconfig = ARRAY['waits'::regclass::oid], extcondition = ARRAY[ \
+             'WHERE id < 5000 OR pg_catalog.pg_advisory_xact_lock_shared(42)::text = '''''] \
+          WHERE extname = 'file_fdw'",
+    );
+    hold_up_exports_again(session);
+}
+
+fn hold_up_exports_again(session: &mut Session) {
+    session.exec("SELECT pg_advisory_lock(42)");
+}
+
+fn let_exports_go(session: &mut Session) {
+    session.exec("SELECT pg_advisory_unlock(42)");
 }
 
 fn partial(archive: &Path) -> PathBuf {

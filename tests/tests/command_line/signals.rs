@@ -5,7 +5,7 @@ use std::path::Path;
 use rustix::process::{Pid, Signal, kill_process};
 use stillpoint_tests::{Cluster, Running, Session, Stillpoint, wait_until};
 
-use super::{assert_nothing_left, start};
+use super::{assert_nothing_left, hold_up_exports, let_exports_go, start};
 
 const SIGNALS: [(Signal, i32); 2] = [(Signal::INT, 130), (Signal::TERM, 143)];
 
@@ -110,24 +110,12 @@ fn a_signal_ends_a_dump_in_the_middle_of_its_export() {
     cancelled_is_allowed(&cluster);
     let archive = directory.path().join("archive");
     let mut observer = cluster.session("db");
-    // A configuration table is read by a query of the extension's; this one's waits for an
-    // advisory lock at its last row, when there is something to be written already.
-    observer.exec(
-        "CREATE EXTENSION file_fdw; \
-         CREATE TABLE waits AS SELECT i AS id, repeat('x', 1000) AS word \
-                                 FROM generate_series(1, 5000) AS i; \
-         ALTER EXTENSION file_fdw ADD TABLE waits; \
-         UPDATE pg_extension SET extconfig = ARRAY['waits'::regclass::oid], extcondition = ARRAY[ \
-             'WHERE id < 5000 OR pg_catalog.pg_advisory_xact_lock_shared(42)::text = '''''] \
-          WHERE extname = 'file_fdw'",
-    );
-    let mut holder = cluster.session("db");
-    holder.exec("SELECT pg_advisory_lock(42)");
+    hold_up_exports(&mut observer);
     for signal in SIGNALS {
         let dump = Stillpoint::dump(&cluster, "db", &archive).args(["-j2", "-Z", "none"]).spawn();
         wait_for(&mut observer, "stillpoint", "wait_event = 'advisory'");
         assert_ends(dump, signal, &mut observer, &archive);
     }
-    holder.exec("SELECT pg_advisory_unlock(42)");
+    let_exports_go(&mut observer);
     Stillpoint::dump(&cluster, "db", &archive).run().assert_exit(0);
 }
