@@ -20,12 +20,13 @@ const DEFAULT_PORT: u16 = 5432;
 /// Variables of libpq that we do not follow, with the values that change nothing. To pass over
 /// one would lead to another server than the user means, or do without a proof that the user
 /// asks for; and pg_dump, which follows them, would go another way than we.
-const NOT_FOLLOWED: [(&str, &[&str]); 7] = [
+const NOT_FOLLOWED: [(&str, &[&str]); 8] = [
     ("PGSERVICE", &[]),
     ("PGHOSTADDR", &[]),
     ("PGTARGETSESSIONATTRS", &["any"]),
     ("PGCHANNELBINDING", &["disable", "prefer"]),
     ("PGREQUIRESSL", &["0"]),
+    ("PGGSSENCMODE", &["disable", "prefer"]),
     ("PGREQUIREAUTH", &[]),
     ("PGREQUIREPEER", &[]),
 ];
@@ -237,14 +238,6 @@ impl Target {
     /// As `connect_any`.
     pub fn connect(&self) -> Result<Client, Error> {
         self.connect_any().map(|(client, _)| client)
-    }
-
-    /// The same target, another database.
-    #[must_use]
-    pub fn with_database(&self, dbname: &str) -> Self {
-        let mut target = self.clone();
-        target.settings.dbname(dbname);
-        target
     }
 
     /// A conninfo string for programs that use libpq. It never holds the password: that goes
@@ -473,6 +466,7 @@ mod tests {
             "invalid connection setting PGSERVICE: this version does not follow this variable"
         );
         assert!(resolve(&options, &[("PGCHANNELBINDING", "require")]).is_err());
+        assert!(resolve(&options, &[("PGGSSENCMODE", "require")]).is_err());
         assert!(resolve(&options, &[("PGCHANNELBINDING", "prefer"), ("PGSERVICE", "")]).is_ok());
     }
 }
