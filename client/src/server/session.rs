@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use postgres::Client;
+use postgres::{CancelToken, Client, NoTls};
 
 use super::{Error, quote_literal};
 use crate::interrupt::Cancellable;
@@ -68,8 +68,20 @@ impl fmt::Debug for Session {
     }
 }
 
+/// Ends the query that a session runs, from another thread.
+pub struct Canceller(CancelToken);
+
+impl Canceller {
+    /// Asks the server to end it. If it runs none, nothing happens.
+    pub fn cancel(&self) {
+        // A server that does not answer has nothing to cancel.
+        let _ = self.0.cancel_query(NoTls);
+    }
+}
+
 impl Session {
-    /// Takes over a new connection and pins its settings.
+    /// Takes over a new connection and pins its settings, unless the server is older than
+    /// [`ServerVersion::OLDEST`].
     ///
     /// # Errors
     ///
@@ -83,7 +95,10 @@ impl Session {
             _cancellable: cancellable,
         };
         session.read_version()?;
-        session.pin_settings()?;
+        // An older one does not know all of the settings; it is refused by its version.
+        if session.version >= ServerVersion::OLDEST {
+            session.pin_settings()?;
+        }
         Ok(session)
     }
 
@@ -97,6 +112,12 @@ impl Session {
     #[must_use]
     pub fn user_search_path(&self) -> &[String] {
         &self.search_path
+    }
+
+    /// What ends this session's query from another thread.
+    #[must_use]
+    pub fn canceller(&self) -> Canceller {
+        Canceller(self.client.cancel_token())
     }
 
     fn read_version(&mut self) -> Result<(), Error> {
@@ -183,15 +204,6 @@ impl Session {
             quote_literal(&snapshot.0)
         );
         self.client.batch_execute(&commands).map_err(Error::doing("import the snapshot"))
-    }
-
-    /// Ends the transaction; with it go its locks and its snapshot.
-    ///
-    /// # Errors
-    ///
-    /// A lost connection.
-    pub fn rollback(&mut self) -> Result<(), Error> {
-        self.client.batch_execute("ROLLBACK").map_err(Error::doing("end the transaction"))
     }
 
     /// How long the rest of this transaction may wait for each lock; at least 1 ms, since 0

@@ -80,8 +80,15 @@ impl Verified {
                         .collect();
                     let stop = &stop;
                     scope.spawn(move || {
-                        export_all(session, &tasks, options, directory, encoding, stop)
-                            .inspect_err(|_| stop.store(true, Ordering::Relaxed))
+                        let canceller = session.canceller();
+                        let files = export_all(session, &tasks, options, directory, encoding, stop)
+                            .inspect_err(|_| stop.store(true, Ordering::Relaxed));
+                        if stop.load(Ordering::Relaxed) {
+                            // Before it closes, the connection takes in all that the server
+                            // still sends: of a large table that is a lot.
+                            canceller.cancel();
+                        }
+                        files
                     })
                 })
                 .collect();
@@ -189,12 +196,10 @@ fn export_all(
     })?;
     let mut files = Vec::with_capacity(tasks.len());
     for task in tasks {
-        if stop.load(Ordering::Relaxed) {
-            // Another worker has failed; its error is the one that counts.
-            break;
-        }
         let path = directory.join(&task.file);
-        let written = export_one(session, task.relation, &mut encoder, &path, encoding)?;
+        let written = export_one(session, task.relation, &mut encoder, &path, encoding, stop)?;
+        // Another worker has failed; its error is the one that counts.
+        let Some(written) = written else { break };
         files.push(FileRecord {
             name: task.file.clone(),
             schema: Some(task.relation.schema.clone()),
@@ -209,13 +214,15 @@ fn export_all(
     Ok(files)
 }
 
+/// Gives nothing if it was stopped.
 fn export_one(
     session: &mut Session,
     row: &RelationRow,
     encoder: &mut Encoder,
     path: &Path,
     encoding: &str,
-) -> Result<Written, Error> {
+    stop: &AtomicBool,
+) -> Result<Option<Written>, Error> {
     let in_file = |doing| move |source| Error::File { doing, path: path.to_owned(), source };
     let in_rows =
         |source: server::Error| Error::Rows { relation: format!("table {}", row.quoted()), source };
@@ -223,6 +230,9 @@ fn export_one(
     let file = create_new(path).map_err(in_file("create file"))?;
     let mut writer = encoder.start(file).map_err(in_file("write file"))?;
     loop {
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let bytes =
             reader.fill_buf().map_err(server::Error::reading("read its rows")).map_err(in_rows)?;
         if bytes.is_empty() {
@@ -233,7 +243,7 @@ fn export_one(
         reader.consume(read);
     }
     let (written, _) = writer.finish().map_err(in_file("write file"))?;
-    Ok(written)
+    Ok(Some(written))
 }
 
 fn create_new(path: &Path) -> std::io::Result<File> {
