@@ -111,10 +111,11 @@ impl Session {
         let rows = self
             .client
             .query(
-                "SELECT DISTINCT l.relation, a.pid, COALESCE(a.usename, '')::pg_catalog.text, \
+                "SELECT DISTINCT l.relation, COALESCE(l.pid, 0), \
+                        COALESCE(a.usename, '')::pg_catalog.text, \
                         COALESCE(a.application_name, ''), COALESCE(a.query, '') \
                    FROM pg_catalog.pg_locks AS l \
-                   JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+                   LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
                   WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' \
                     AND l.relation = ANY ($1) \
                     AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d \

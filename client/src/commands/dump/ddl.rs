@@ -25,7 +25,7 @@ pub struct Described {
 }
 
 impl Resolved {
-    /// Lets `pg_dump` write the archive without rows into `directory`, which must not exist.
+    /// Lets `pg_dump` write the archive without rows into `directory`, which must be empty.
     pub fn describe(
         mut self,
         options: &Options,

@@ -51,8 +51,9 @@ pub enum Error {
     /// Another dump is writing to that name, or a killed one has left its directory.
     #[error("unfinished archive \"{}\" exists", .0.display())]
     Unfinished(PathBuf),
-    /// The second connection of the check has reached another server than the first.
-    #[error("the second connection has reached another server, or an older state of it")]
+    /// A worker's connection, or the second one of the check, has reached another server than
+    /// the first.
+    #[error("a connection has reached another server than the first, or an older state of it")]
     OtherServer,
     /// `pg_dump` has failed.
     #[error("could not dump the definitions: {message}")]

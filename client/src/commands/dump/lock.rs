@@ -61,8 +61,9 @@ impl Described {
             relations.into_iter().filter(|row| row.kind != 'p').partition(|row| row.kind == 'r');
 
         let mut workers = Vec::new();
+        let first = resolved.session().fingerprint()?;
         for relations in deal(tables, options.jobs) {
-            let session = resolved.worker()?;
+            let session = resolved.worker(&first)?;
             workers.push(Worker { session, relations, unlocked: Unlocked::new() });
         }
         let outcomes: Vec<Result<(), AttemptEnd>> = std::thread::scope(|scope| {
@@ -79,14 +80,15 @@ impl Described {
         let mut values = Vec::new();
         let mut unlocked_sequences = Unlocked::new();
         let session = resolved.session();
-        session.set_lock_timeout(remaining(options.lock_timeout, start))?;
         let named: Vec<(Oid, String)> = sequences.iter().map(Sequence::quoted).collect();
         for batch in named.chunks(BATCH) {
+            session.set_lock_timeout(remaining(options.lock_timeout, start))?;
             let batch: Vec<(Oid, &str)> =
                 batch.iter().map(|(oid, name)| (*oid, name.as_str())).collect();
             read_or_split(session, &batch, &mut values, &mut unlocked_sequences)?;
         }
         note_others(session, sequences.iter().map(|s| s.relation), &mut unlocked_sequences)?;
+        session.set_lock_timeout(options.lock_timeout)?;
 
         timings.lock = start.elapsed();
         Ok(Locked { resolved, toc, workers, sequences, values, unlocked_sequences })
@@ -114,6 +116,9 @@ impl Worker {
         }
         let all = self.relations.iter().map(|row| row.relation);
         note_others(&mut self.session, all, &mut self.unlocked)?;
+        // What the locks have left of the budget may be next to nothing, and COPY still waits
+        // for a moment where VACUUM cuts off the end of a table's TOAST.
+        self.session.set_lock_timeout(budget)?;
         Ok(())
     }
 }

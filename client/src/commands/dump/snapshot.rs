@@ -8,7 +8,7 @@ use super::{Error, Timings};
 use crate::connect::Target;
 use crate::manifest::CheckMethod;
 use crate::selection::{Patterns, Selected};
-use crate::server::{Identity, ServerVersion, Session, SnapshotId};
+use crate::server::{Fingerprint, Identity, ServerVersion, Session, SnapshotId};
 
 /// A session on a server that we can dump from; nothing is read yet.
 pub struct Connected {
@@ -82,9 +82,13 @@ impl Resolved {
         &mut self.snapshot.connected.session
     }
 
-    /// Opens a worker's session in the same snapshot.
-    pub fn worker(&self) -> Result<Session, Error> {
+    /// Opens a worker's session in the same snapshot, proven to be on the server of the first:
+    /// on another one a snapshot of the same name would be another snapshot.
+    pub fn worker(&self, first: &Fingerprint) -> Result<Session, Error> {
         let mut session = Session::start(self.snapshot.connected.target.connect()?)?;
+        if !session.sees(first)? {
+            return Err(Error::OtherServer);
+        }
         session.begin_with_snapshot(&self.snapshot.id)?;
         Ok(session)
     }
