@@ -15,5 +15,6 @@ pub mod log;
 pub mod manifest;
 pub mod pattern;
 pub mod programs;
+pub mod quote;
 pub mod selection;
 pub mod server;

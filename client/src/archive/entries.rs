@@ -4,6 +4,7 @@ use libpgdump::{Entry, ObjectType, OffsetState, Section};
 
 use super::error::TocError;
 use super::toc::{DumpId, Toc};
+use crate::quote::quote_literal;
 
 /// The rows of a table.
 #[derive(Debug, Clone, Copy)]
@@ -77,17 +78,6 @@ pub fn copy_statement<S: AsRef<str>>(qualified_name: &str, columns: &[S]) -> Str
     statement
 }
 
-/// A text as an SQL literal. A backslash calls for the form whose meaning does not depend on
-/// `standard_conforming_strings`.
-fn literal(text: &str) -> String {
-    let doubled = text.replace('\'', "''");
-    if doubled.contains('\\') {
-        format!("E'{}'", doubled.replace('\\', "\\\\"))
-    } else {
-        format!("'{doubled}'")
-    }
-}
-
 impl Toc {
     /// Adds the rows of a table. The entry's number also names its file: see [`data_file_name`].
     ///
@@ -138,7 +128,7 @@ impl Toc {
         self.push_data(Entry {
             defn: Some(format!(
                 "SELECT pg_catalog.setval({}, {}, {});\n",
-                literal(sequence.qualified_name),
+                quote_literal(sequence.qualified_name),
                 sequence.last_value,
                 sequence.is_called
             )),

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use stillpoint_check::Oid;
 
-use super::{Error, Session, quote_identifier, quote_literal};
+use super::{Error, Session};
 use crate::pattern::Pattern;
+use crate::quote::{quote_literal, quote_qualified};
 
 /// What a pattern matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl RelationRow {
     /// The relation's name with its schema, quoted.
     #[must_use]
     pub fn quoted(&self) -> String {
-        format!("{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
+        quote_qualified(&self.schema, &self.name)
     }
 }
 

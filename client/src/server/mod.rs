@@ -105,24 +105,6 @@ impl Error {
     }
 }
 
-/// An identifier in double quotes. All are quoted, not only those that need it today: a word
-/// that is free on this server can be reserved on the one that restores.
-#[must_use]
-pub fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A string literal that means the same whatever `standard_conforming_strings` is.
-#[must_use]
-pub fn quote_literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if quoted.contains('\\') {
-        format!("E'{}'", quoted.replace('\\', "\\\\"))
-    } else {
-        format!("'{quoted}'")
-    }
-}
-
 fn describe(error: &postgres::Error) -> String {
     let Some(server) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
@@ -130,16 +112,4 @@ fn describe(error: &postgres::Error) -> String {
     };
     let detail = server.detail().map(|detail| format!(" ({detail})"));
     format!("{}{}", server.message(), detail.unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quoting_keeps_every_character() {
-        assert_eq!(quote_identifier("a\"b c"), "\"a\"\"b c\"");
-        assert_eq!(quote_literal("it's"), "'it''s'");
-        assert_eq!(quote_literal("back\\slash"), "E'back\\\\slash'");
-    }
 }

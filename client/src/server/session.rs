@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use postgres::{CancelToken, Client, NoTls};
 
-use super::{Error, quote_literal};
+use super::Error;
 use crate::interrupt::Cancellable;
+use crate::quote::quote_literal;
 
 /// `server_version_num`, for example 150020.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,11 +5,12 @@ use std::collections::{HashMap, HashSet};
 use stillpoint_check::Oid;
 
 use super::AttemptEnd;
-use super::lock::{Locked, qualified};
+use super::lock::Locked;
 use crate::archive::{
     Creator, DumpId, MaterializedViewData, SequenceSet, TableData, Toc, copy_statement,
 };
-use crate::server::{RelationRow, Session, quote_identifier};
+use crate::quote::{quote_identifier, quote_qualified};
+use crate::server::{RelationRow, Session};
 
 impl Locked {
     /// Adds the tables' entries, in the order of a restore without -j (the export's own order is
@@ -64,7 +65,7 @@ impl Locked {
                     None => Creator::Archive,
                     Some(row) => creator(row),
                 },
-                qualified_name: &qualified(&sequence.schema, &sequence.name),
+                qualified_name: &quote_qualified(&sequence.schema, &sequence.name),
                 last_value: value.last_value,
                 is_called: value.is_called,
             })?;
@@ -128,7 +129,7 @@ fn add_refreshes(toc: &mut Toc, session: &mut Session) -> Result<(), AttemptEnd>
                 inputs.iter().filter_map(|input| added.get(input)).copied().collect();
             let id = toc.add_materialized_view_data(MaterializedViewData {
                 oid: view.oid,
-                qualified_name: &qualified(&view.schema, &view.name),
+                qualified_name: &quote_qualified(&view.schema, &view.name),
                 after: &after,
             })?;
             added.insert(view.oid, id);

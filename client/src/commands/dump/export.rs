@@ -16,7 +16,8 @@ use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::{DumpId, data_file_name};
 use crate::codec::{Encoder, Written};
 use crate::manifest::{Algorithm, Change, FileRecord};
-use crate::server::{self, RelationRow, Session, quote_identifier};
+use crate::quote::quote_identifier;
+use crate::server::{self, RelationRow, Session};
 
 /// What may be exported: every relation holds what the snapshot promises, or is left out.
 pub struct Verified {

@@ -11,7 +11,8 @@ use super::snapshot::Resolved;
 use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::Toc;
 use crate::manifest::AttemptOutcome;
-use crate::server::{self, Blocker, RelationRow, SequenceValue, Session, quote_identifier};
+use crate::quote::quote_qualified;
+use crate::server::{self, Blocker, RelationRow, SequenceValue, Session};
 
 /// How many relations one statement asks for.
 const BATCH: usize = 1000;
@@ -81,11 +82,13 @@ impl Described {
         let mut unlocked_sequences = Unlocked::new();
         let session = resolved.session();
         let named: Vec<(Oid, String)> = sequences.iter().map(Sequence::quoted).collect();
+        let mut read = |session: &mut Session, batch: &[(Oid, &str)]| {
+            values.extend(session.sequence_values(batch)?);
+            Ok(())
+        };
         for batch in named.chunks(BATCH) {
             session.set_lock_timeout(remaining(options.lock_timeout, start))?;
-            let batch: Vec<(Oid, &str)> =
-                batch.iter().map(|(oid, name)| (*oid, name.as_str())).collect();
-            read_or_split(session, &batch, &mut values, &mut unlocked_sequences)?;
+            take_or_split(session, batch, &mut unlocked_sequences, &mut read)?;
         }
         note_others(session, sequences.iter().map(|s| s.relation), &mut unlocked_sequences)?;
         session.set_lock_timeout(options.lock_timeout)?;
@@ -97,22 +100,20 @@ impl Described {
 
 impl Sequence {
     fn quoted(&self) -> (Oid, String) {
-        (self.relation, qualified(&self.schema, &self.name))
+        (self.relation, quote_qualified(&self.schema, &self.name))
     }
-}
-
-/// A quoted name with its schema.
-pub fn qualified(schema: &str, name: &str) -> String {
-    format!("{}.{}", quote_identifier(schema), quote_identifier(name))
 }
 
 impl Worker {
     fn lock(&mut self, budget: Duration, start: Instant) -> Result<(), AttemptEnd> {
         let named: Vec<(Oid, String)> =
             self.relations.iter().map(|row| (row.relation, row.quoted())).collect();
+        let mut lock = |session: &mut Session, batch: &[(Oid, &str)]| {
+            session.lock(&batch.iter().map(|(_, name)| *name).collect::<Vec<_>>())
+        };
         for batch in named.chunks(BATCH) {
             self.session.set_lock_timeout(remaining(budget, start))?;
-            lock_or_split(&mut self.session, batch, &mut self.unlocked)?;
+            take_or_split(&mut self.session, batch, &mut self.unlocked, &mut lock)?;
         }
         let all = self.relations.iter().map(|row| row.relation);
         note_others(&mut self.session, all, &mut self.unlocked)?;
@@ -123,14 +124,19 @@ impl Worker {
     }
 }
 
-/// Locks a batch, or, where a name of it no longer means what it meant, its halves.
-fn lock_or_split(
+/// Locks a batch by what `take` does, or, where a name of it no longer means what it meant, its
+/// halves.
+fn take_or_split<Take>(
     session: &mut Session,
     batch: &[(Oid, String)],
     unlocked: &mut Unlocked,
-) -> Result<(), AttemptEnd> {
-    let names: Vec<&str> = batch.iter().map(|(_, name)| name.as_str()).collect();
-    match session.lock(&names) {
+    take: &mut Take,
+) -> Result<(), AttemptEnd>
+where
+    Take: FnMut(&mut Session, &[(Oid, &str)]) -> Result<(), server::Error>,
+{
+    let named: Vec<(Oid, &str)> = batch.iter().map(|(oid, name)| (*oid, name.as_str())).collect();
+    match take(session, &named) {
         Ok(()) => Ok(()),
         Err(error) if error.is_moved_name() => {
             if let [(relation, _)] = batch {
@@ -138,8 +144,8 @@ fn lock_or_split(
                 return Ok(());
             }
             let (left, right) = batch.split_at(batch.len() / 2);
-            lock_or_split(session, left, unlocked)?;
-            lock_or_split(session, right, unlocked)
+            take_or_split(session, left, unlocked, take)?;
+            take_or_split(session, right, unlocked, take)
         }
         Err(error) if error.is_lock_failure() => {
             let oids: Vec<Oid> = batch.iter().map(|(relation, _)| *relation).collect();
@@ -158,34 +164,6 @@ fn name_blocker(blocker: &Blocker, batch: &[(Oid, String)]) -> String {
     match batch.iter().find(|(relation, _)| Some(*relation) == blocker.relation) {
         Some((_, name)) => format!("{name}: {blocker}"),
         None => blocker.to_string(),
-    }
-}
-
-fn read_or_split(
-    session: &mut Session,
-    batch: &[(Oid, &str)],
-    values: &mut Vec<SequenceValue>,
-    unlocked: &mut Unlocked,
-) -> Result<(), AttemptEnd> {
-    match session.sequence_values(batch) {
-        Ok(read) => {
-            values.extend(read);
-            Ok(())
-        }
-        Err(error) if error.is_moved_name() => {
-            if let [(relation, _)] = batch {
-                unlocked.insert(*relation, Some(error));
-                return Ok(());
-            }
-            let (left, right) = batch.split_at(batch.len() / 2);
-            read_or_split(session, left, values, unlocked)?;
-            read_or_split(session, right, values, unlocked)
-        }
-        Err(error) if error.is_lock_failure() => Err(AttemptEnd::over(
-            AttemptOutcome::LockTimeout,
-            Error::LockTimeout { blockers: Vec::new(), source: error },
-        )),
-        Err(error) => Err(error.into()),
     }
 }
 
