@@ -63,6 +63,7 @@ races! { names:
     a_dropped_table_is_not_in_the_second_attempts_dump,
     two_tables_that_swap_names_are_never_taken_for_each_other,
     a_table_moved_away_with_another_in_its_place_is_seen,
+    a_view_in_the_place_of_a_sequence_is_not_read,
 }
 
 races! { partitions:

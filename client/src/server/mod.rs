@@ -90,7 +90,7 @@ impl Error {
     /// caches while that happens.
     #[must_use]
     pub fn is_moved_name(&self) -> bool {
-        const MOVED: [SqlState; 7] = [
+        const MOVED: [SqlState; 8] = [
             SqlState::UNDEFINED_TABLE,
             SqlState::INVALID_SCHEMA_NAME,
             SqlState::WRONG_OBJECT_TYPE,
@@ -100,6 +100,8 @@ impl Error {
             // still means ours, the check finds it unmoved and the error is told after all.
             SqlState::INSUFFICIENT_PRIVILEGE,
             SqlState::INTERNAL_ERROR,
+            // A view in its place, which the session's settings forbid to read.
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         ];
         self.code().is_some_and(|code| MOVED.contains(code))
     }

@@ -80,6 +80,12 @@ impl Canceller {
     }
 }
 
+/// Somebody who may create objects can put a view in the place of a sequence that we are about to
+/// read, and its functions would run with our rights (CVE-2024-7348). `pg_dump` forbids itself to
+/// expand views that are not the system's, where the server is of a minor version that can.
+const NO_USERS_VIEWS: &str = "SELECT pg_catalog.set_config(name, 'view, foreign-table', false) \
+       FROM pg_catalog.pg_settings WHERE name = 'restrict_nonsystem_relation_kind'";
+
 impl Session {
     /// Takes over a new connection and pins its settings, unless the server is older than
     /// [`ServerVersion::OLDEST`].
@@ -164,8 +170,9 @@ impl Session {
         if self.version.major() >= 17 {
             settings.push(("transaction_timeout", "0"));
         }
-        let commands: String =
+        let mut commands: String =
             settings.iter().map(|(name, value)| format!("SET {name} = {value};")).collect();
+        commands.push_str(NO_USERS_VIEWS);
         self.client.batch_execute(&commands).map_err(Error::doing("apply the session's settings"))
     }
 

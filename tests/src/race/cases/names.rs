@@ -49,4 +49,21 @@ pub(super) const CASES: &[Case] = &[
         changes: &[Change::of("public.t", &["renamed", "recreated"])],
         ..Case::NEW
     },
+    Case {
+        // Whoever may create a view must not have its functions run by the role of the dump: a
+        // warning in the server's log fails the test.
+        name: "a_view_in_the_place_of_a_sequence_is_not_read",
+        setup: &["CREATE FUNCTION public.trap() RETURNS bigint LANGUAGE plpgsql AS \
+                      $$ BEGIN RAISE WARNING 'the trap was run'; RETURN 1; END $$"],
+        steps: &[
+            Run("DROP SEQUENCE public.numbers"),
+            Run(
+                "CREATE VIEW public.numbers AS SELECT public.trap() AS last_value, true AS is_called",
+            ),
+        ],
+        verdict: Verdict::Retry,
+        changes: &[Change::of("public.numbers", &["dropped", "recreated"])],
+        logged: &["access to non-system view \"numbers\" is restricted"],
+        ..Case::NEW
+    },
 ];
