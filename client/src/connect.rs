@@ -6,6 +6,9 @@
 //! The first connection decides on a host. Every later one, and every program we start, goes to
 //! that host alone: a list of hosts must not lead two halves of a dump to two servers.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
@@ -194,7 +197,7 @@ impl Target {
                 .map_err(|_| invalid("PGCONNECT_TIMEOUT", "it must be a number of seconds"))?;
             settings.connect_timeout(Duration::from_secs(seconds));
         }
-        if !said.contains("sslmode")
+        if !says_ssl_mode(said)
             && let Some(mode) = env("PGSSLMODE").filter(|mode| !mode.is_empty())
         {
             settings.ssl_mode(match mode.as_str() {
@@ -338,6 +341,22 @@ fn is_connection_string(dbname: &str) -> bool {
     dbname.contains('=') || dbname.starts_with("postgresql://") || dbname.starts_with("postgres://")
 }
 
+/// Whether a connection string sets `sslmode`. The parser does not tell that from its default, so
+/// it is asked what it makes of two others that stand before.
+fn says_ssl_mode(said: &str) -> bool {
+    if !is_connection_string(said) {
+        return false;
+    }
+    if said.contains("://") {
+        let parameters = said.split_once('?').map_or("", |(_, parameters)| parameters);
+        return parameters.split('&').any(|parameter| parameter.starts_with("sslmode="));
+    }
+    let after = |mode| {
+        format!("sslmode={mode} {said}").parse::<Config>().map(|config| config.get_ssl_mode()).ok()
+    };
+    after("disable") == after("require")
+}
+
 fn endpoints(settings: &Config) -> Result<Vec<Endpoint>, Error> {
     let ports = settings.get_ports();
     let mut hosts: Vec<Host> = if settings.get_hostaddrs().is_empty() {
@@ -381,92 +400,4 @@ fn chain(error: &postgres::Error) -> String {
         cause = inner.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn resolve(options: &ConnectOptions, env: &[(&str, &str)]) -> Result<Target, Error> {
-        Target::resolve(options, |name| {
-            env.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
-        })
-    }
-
-    #[test]
-    fn an_option_wins_over_the_environment_and_a_connection_string_over_both() {
-        let mut options = ConnectOptions {
-            host: Some("by-option".into()),
-            username: Some("olga".into()),
-            ..ConnectOptions::default()
-        };
-        let env = [("PGHOST", "by-variable"), ("PGPORT", "6000"), ("PGDATABASE", "shop")];
-        let target = resolve(&options, &env).unwrap();
-        assert_eq!(
-            target.conninfo(),
-            "host='by-option' port='6000' user='olga' dbname='shop' sslmode='disable'"
-        );
-        options.dbname = Some("postgresql://uri.example:7000/orders".into());
-        let target = resolve(&options, &env).unwrap();
-        assert_eq!(
-            target.conninfo(),
-            "host='uri.example' port='7000' user='olga' dbname='orders' sslmode='disable'"
-        );
-    }
-
-    #[test]
-    fn a_password_is_in_no_conninfo() {
-        let options = ConnectOptions {
-            dbname: Some("host=h dbname='it''s' password=secret".replace("''", "\\'")),
-            ..ConnectOptions::default()
-        };
-        let target = resolve(&options, &[]).unwrap();
-        assert_eq!(target.conninfo(), r"host='h' port='5432' dbname='it\'s' sslmode='disable'");
-        assert_eq!(target.password(), Some(&b"secret"[..]));
-        assert!(!format!("{target:?}").contains("secret"), "{target:?}");
-    }
-
-    #[test]
-    fn several_hosts_have_one_port_or_one_each() {
-        let options = |host: &str, port: &str| ConnectOptions {
-            host: Some(host.into()),
-            port: Some(port.into()),
-            ..ConnectOptions::default()
-        };
-        let target = resolve(&options("a,b", "1,2"), &[]).unwrap();
-        assert_eq!(target.conninfo(), "host='a,b' port='1,2' sslmode='disable'");
-        assert!(resolve(&options("a,b", "7"), &[]).is_ok());
-        let error = resolve(&options("a,b", "1,2,3"), &[]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "invalid connection setting port: 3 ports do not match 2 hosts"
-        );
-    }
-
-    #[test]
-    fn what_cannot_be_understood_is_named_without_its_value() {
-        let options = ConnectOptions {
-            dbname: Some("host=h pasword=secret".into()),
-            ..ConnectOptions::default()
-        };
-        let text = resolve(&options, &[]).unwrap_err().to_string();
-        assert!(text.contains("pasword") && !text.contains("secret"), "{text}");
-        assert!(matches!(
-            resolve(&ConnectOptions::default(), &[("PGSSLMODE", "verify-full")]),
-            Err(Error::TlsRequired)
-        ));
-    }
-
-    #[test]
-    fn a_variable_that_would_lead_elsewhere_is_refused_and_not_passed_over() {
-        let options = ConnectOptions::default();
-        let error = resolve(&options, &[("PGSERVICE", "production")]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "invalid connection setting PGSERVICE: this version does not follow this variable"
-        );
-        assert!(resolve(&options, &[("PGCHANNELBINDING", "require")]).is_err());
-        assert!(resolve(&options, &[("PGGSSENCMODE", "require")]).is_err());
-        assert!(resolve(&options, &[("PGCHANNELBINDING", "prefer"), ("PGSERVICE", "")]).is_ok());
-    }
 }
