@@ -99,6 +99,22 @@ fn a_log_that_cannot_be_written_costs_no_dump() {
 }
 
 #[test]
+fn a_report_that_cannot_be_printed_is_told_and_makes_no_failure_of_a_dump() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    let mut dump = Command::new(client_binary());
+    dump.args(["dump", "-U", "postgres", "-d", "db", "-p", &cluster.port().to_string(), "-f"]);
+    dump.arg(&archive).arg("-h").arg(cluster.host()).args(["--report", "json"]);
+    dump.arg("--bindir").arg(cluster.bindir());
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full is there");
+    let output = dump.stdout(full).stderr(Stdio::piped()).output().expect("the dump runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("warning: could not write the report: "), "{stderr}");
+    assert!(archive.join("manifest.json").exists());
+}
+
+#[test]
 fn an_archive_may_have_any_name() {
     let (cluster, directory) = start();
     let long = "n".repeat(255 - ".partial".len());
