@@ -106,7 +106,8 @@ pub fn publish(from: &Path, to: &Path) -> Result<(), DurableError> {
         }
         Err(error) => return Err(failed(error.into())),
     }
-    sync_directory(parent(to))
+    // A failure must leave nothing that looks whole.
+    sync_directory(parent(to)).inspect_err(|_| drop(fs::rename(to, from)))
 }
 
 /// A directory whose contents will be brought to the disk by one call, when all is written.

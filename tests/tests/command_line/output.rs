@@ -130,7 +130,10 @@ fn an_archive_may_have_any_name() {
     let finished = Stillpoint::dump(&cluster, "db", &archive).run();
     finished.assert_exit(0);
     assert!(finished.report()["archive"].as_str().is_some_and(|name| name.contains("caf")));
-    assert!(archive.join("manifest.json").exists());
+    let verify = Stillpoint::unconnected(&cluster, "verify").args(["--report", "json"]);
+    let verified = verify.arg(&archive).run();
+    verified.assert_exit(0);
+    assert!(verified.report()["archive"].as_str().is_some_and(|name| name.contains("caf")));
     // Too long for the unfinished one to have its name.
     let archive = directory.path().join("n".repeat(250));
     let finished = Stillpoint::dump(&cluster, "db", &archive).run();

@@ -1,7 +1,7 @@
 //! What a verification tells.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -26,6 +26,7 @@ pub enum Outcome {
 pub struct Report {
     command: &'static str,
     outcome: Outcome,
+    #[serde(serialize_with = "as_text")]
     archive: PathBuf,
     /// What the manifest says about the dump; `null` if it is too damaged to tell. An archive
     /// that is not whole is not damaged: it is what was written.
@@ -36,6 +37,11 @@ pub struct Report {
     stored_bytes: u64,
     findings: Vec<Finding>,
     left_out: Vec<LeftOut>,
+}
+
+/// A name that is not UTF-8 is shown as well as it can be, as in the report of a dump.
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 impl Serialize for Finding {
@@ -121,7 +127,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// A path that is not UTF-8.
+    /// None that is known; the signature is the serializer's.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
         serde_json::to_string(self)
     }
