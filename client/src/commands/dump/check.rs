@@ -8,7 +8,7 @@ use stillpoint_check::{Oid, Reason, Reasons, compare};
 
 use super::lock::{Locked, Unlocked, Worker};
 use super::{AttemptEnd, Error};
-use crate::manifest::{Change, CheckMethod};
+use crate::manifest::{AttemptOutcome, Change, CheckMethod};
 use crate::server::{ChangedRelation, Session};
 
 /// Everything that was locked, and what was found to have moved.
@@ -47,9 +47,13 @@ impl Locked {
     /// The failed worker's transaction can be asked nothing more, so it is always plain SQL that
     /// compares here.
     pub fn explain(&mut self, error: Error) -> AttemptEnd {
-        // Of any name: the other table can lack a column, or be one that we may not read.
-        if !matches!(&error, Error::Rows { source, .. } if source.is_moved_name()) {
-            return AttemptEnd::Fatal(error);
+        match &error {
+            // The other table can lack a column, or be one that we may not read.
+            Error::Rows { source, .. } if source.is_moved_name() => {}
+            Error::Rows { source, .. } if source.is_lock_failure() => {
+                return AttemptEnd::over(AttemptOutcome::LockTimeout, error);
+            }
+            _ => return AttemptEnd::Fatal(error),
         }
         let all = self.all_relations();
         let found = self.second_session().and_then(|mut second| {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use stillpoint_check::Oid;
 
-use super::AttemptEnd;
 use super::lock::Locked;
+use super::{AttemptEnd, Error};
 use crate::archive::{
     Creator, DumpId, MaterializedViewData, SequenceSet, TableData, Toc, copy_statement,
 };
@@ -55,17 +55,20 @@ impl Locked {
         let values: HashMap<Oid, _> =
             self.values.iter().map(|value| (value.relation, value)).collect();
         for sequence in &self.sequences {
-            let Some(value) = values.get(&sequence.relation) else { continue };
             if left_out.contains(&sequence.relation) {
                 continue;
             }
+            let qualified_name = quote_qualified(&sequence.schema, &sequence.name);
+            let Some(value) = values.get(&sequence.relation) else {
+                return Err(Error::NoValue { sequence: qualified_name }.into());
+            };
             self.toc.add_sequence_set(SequenceSet {
                 oid: sequence.relation,
                 created_by: match &sequence.configuration {
                     None => Creator::Archive,
                     Some(row) => creator(row),
                 },
-                qualified_name: &quote_qualified(&sequence.schema, &sequence.name),
+                qualified_name: &qualified_name,
                 last_value: value.last_value,
                 is_called: value.is_called,
             })?;

@@ -91,6 +91,12 @@ pub enum Error {
         /// What the server or the connection said.
         source: server::Error,
     },
+    /// A sequence that has no row, or more than one: its storage is damaged.
+    #[error("sequence {sequence} has given no value")]
+    NoValue {
+        /// The sequence.
+        sequence: String,
+    },
     /// A file of the archive that could not be written or read.
     #[error("could not {doing} \"{}\": {source}", .path.display())]
     File {
