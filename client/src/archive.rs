@@ -14,4 +14,4 @@ pub use entries::{
     Creator, MaterializedViewData, SequenceSet, TableData, copy_statement, data_file_name,
 };
 pub use error::TocError;
-pub use toc::{Contents, DumpId, DumpedObject, TOC_FILE_NAME, Toc};
+pub use toc::{Contents, DumpId, TOC_FILE_NAME, Toc};

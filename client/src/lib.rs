@@ -3,18 +3,18 @@
 //! The library knows no command line. [`commands`] has a module for each command; the others are
 //! what these are made of.
 
-pub mod archive;
+mod archive;
 pub mod codec;
 pub mod commands;
 pub mod connect;
-pub mod durable;
+mod durable;
 pub mod error;
 pub mod exit;
 pub mod interrupt;
 pub mod log;
-pub mod manifest;
-pub mod pattern;
-pub mod programs;
-pub mod quote;
+mod manifest;
+mod pattern;
+mod programs;
+mod quote;
 pub mod selection;
-pub mod server;
+mod server;

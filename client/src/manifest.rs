@@ -298,9 +298,6 @@ pub enum ManifestError {
     /// It was written by a newer version that says that this one would misread it.
     #[error("manifest format version {0} is not supported")]
     UnsupportedVersion(u64),
-    /// It has been changed or damaged.
-    #[error("manifest checksum does not match its contents")]
-    ChecksumMismatch,
 }
 
 impl ManifestError {
@@ -333,12 +330,6 @@ impl Manifest {
         let checksum = Checksum::of(&bytes);
         bytes.extend_from_slice(format!("\"{CHECKSUM_KEY}\": \"{checksum}\"\n}}\n").as_bytes());
         Ok(bytes)
-    }
-
-    /// Reads a manifest and insists that it is intact.
-    pub fn parse(bytes: &[u8]) -> Result<Manifest, ManifestError> {
-        let found = Manifest::find(bytes)?;
-        if found.intact { Ok(found.manifest) } else { Err(ManifestError::ChecksumMismatch) }
     }
 
     /// Reads a manifest even if its checksum does not hold, for a check that wants to tell all

@@ -11,9 +11,9 @@ mod state;
 
 use postgres::error::SqlState;
 
-pub use catalog::{MatchedRelation, RelationRow, SequenceValue, Wanted};
+pub use catalog::{RelationRow, SequenceValue, Wanted};
 pub use lock::Blocker;
-pub use session::{Canceller, Identity, ServerVersion, Session, SnapshotId};
+pub use session::{Identity, ServerVersion, Session, SnapshotId};
 pub use state::{ChangedRelation, Fingerprint};
 
 /// A query that failed.
