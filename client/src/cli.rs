@@ -160,7 +160,7 @@ pub struct DumpArgs {
     )]
     attempts: u32,
 
-    /// How long one attempt may wait for locks
+    /// How long pg_dump, and each session of ours, may wait for a lock; then the attempt is over
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Concurrent DDL")]
     lock_timeout: Duration,
 

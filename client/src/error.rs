@@ -2,9 +2,9 @@
 //!
 //! Every module has an error enum of its own, which says as a verb phrase what could not be
 //! done, and to what; a cause is part of the sentence, so that one line tells it all. Hints say
-//! what the user can do next. The policy for exit codes is here alone: whatever was found wrong
-//! before anything was connected is wrong usage, everything else is a failure. Passwords are in
-//! no error: connection strings are never quoted.
+//! what the user can do next. The policy for exit codes is here alone: words and settings that make
+//! no sense, all found before anything is connected, are wrong usage, everything else is a
+//! failure. Passwords are in no error: connection strings are never quoted.
 
 use crate::commands::{dump, restore, verify};
 use crate::connect;

@@ -55,7 +55,8 @@ pub struct Options {
     pub jobs: usize,
     /// How many snapshots are tried.
     pub attempts: u32,
-    /// How long one attempt may wait for locks.
+    /// How long `pg_dump`, and each session of ours, may wait for a lock before the attempt is
+    /// over.
     pub lock_timeout: Duration,
     /// How long to wait before the second attempt; doubles with each further one.
     pub backoff: Duration,
