@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::export::Exported;
-use super::report::Recorder;
+use super::report::{Recorder, below};
 use super::{Error, Options};
 use crate::durable::{self, Tree};
 use crate::interrupt::Partial;
@@ -36,16 +36,12 @@ pub fn finish(
 
     recorder.left_out(&left_out);
     for left_out in &recorder.summary.left_out {
-        let below = if left_out.ancestors.is_empty() {
-            String::new()
-        } else {
-            format!(", below {}", left_out.ancestors.join(", "))
-        };
         tracing::warn!(
-            "the rows of {}.{} are left out: {}{below}",
+            "the rows of {}.{} are left out: {}{}",
             left_out.schema,
             left_out.relation,
             left_out.reasons.join(", "),
+            below(&left_out.ancestors),
         );
     }
     recorder.summary.finished_at = OffsetDateTime::now_utc();

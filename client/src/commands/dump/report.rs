@@ -162,6 +162,11 @@ impl Recorder {
     }
 }
 
+/// What follows a relation's reasons in a message if it is a partition or child.
+pub fn below(ancestors: &[String]) -> String {
+    if ancestors.is_empty() { String::new() } else { format!(", below {}", ancestors.join(", ")) }
+}
+
 impl Report {
     /// The report as one JSON object.
     ///
@@ -208,11 +213,7 @@ impl Report {
             );
             for change in &attempt.changes {
                 let harmless = if change.harmless { " (harmless)" } else { "" };
-                let below = if change.ancestors.is_empty() {
-                    String::new()
-                } else {
-                    format!(", below {}", change.ancestors.join(", "))
-                };
+                let below = below(&change.ancestors);
                 let _ = writeln!(
                     text,
                     "    {}.{}: {}{below}{harmless}",
