@@ -1,8 +1,9 @@
 //! What can go wrong on the way to an archive, and that nothing of it is left then.
 
 use std::fs;
+use std::process::Command;
 
-use stillpoint_tests::{Stillpoint, wait_until};
+use stillpoint_tests::{Stillpoint, client_binary, wait_until};
 
 use super::{
     assert_nothing_left, fake_pg_dump, hold_up_exports, hold_up_exports_again, let_exports_go,
@@ -180,4 +181,34 @@ fn a_session_that_is_ended_during_the_export_ends_the_dump() {
         assert_nothing_left(&archive);
         hold_up_exports_again(&mut observer);
     }
+}
+
+#[test]
+fn a_file_that_cannot_grow_ends_the_dump_at_once_and_not_when_its_table_ends() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    // The table has more than the limit before its last row, which does not come. A server that
+    // was not told to stop would log that it has waited for too long.
+    let mut holder = cluster.session("db");
+    hold_up_exports(&mut holder);
+    for part in ["canceling statement due to user request", "connection to client lost"] {
+        cluster.allow_log(part);
+    }
+    let output = Command::new("sh")
+        // Like a full disk, but for one process: 512 kB for a file.
+        .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh"])
+        .arg(client_binary())
+        .args(["dump", "-U", "postgres", "-d", "db", "-Z", "none", "--lock-timeout", "20"])
+        .args(["-p", &cluster.port().to_string(), "-h"])
+        .arg(cluster.host())
+        .arg("--bindir")
+        .arg(cluster.bindir())
+        .arg("-f")
+        .arg(&archive)
+        .output()
+        .expect("the dump runs");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
+    assert_nothing_left(&archive);
 }
