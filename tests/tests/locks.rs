@@ -90,6 +90,24 @@ fn a_lock_that_is_never_had_ends_the_dump_which_names_who_has_it() {
 }
 
 #[test]
+fn a_prepared_transaction_that_has_a_lock_is_named_as_what_it_is() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    cluster.allow_log("canceling statement due to lock timeout");
+    let dump =
+        Stillpoint::dump(&cluster, "db", &archive).args(["--attempts", "1", "--lock-timeout", "1"]);
+    let finished = drive(&cluster, "db", dump, |Moment { window, .. }| {
+        if window == Window::BeforeDdl {
+            return Then::NextWindow;
+        }
+        cluster.session("db").exec("BEGIN; LOCK TABLE t; PREPARE TRANSACTION 'forgotten'");
+        Then::End
+    });
+    finished.assert_exit(1).assert_stderr("\"public\".\"t\": a prepared transaction");
+    assert_eq!(outcomes(&finished), ["lock_timeout"], "{}", finished.scene());
+}
+
+#[test]
 fn exclusive_locks_asked_for_during_the_export_wait_and_do_not_freeze_it() {
     let (cluster, directory) = start();
     let archive = directory.path().join("archive");
