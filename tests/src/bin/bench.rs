@@ -5,13 +5,14 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::thread::available_parallelism;
 
 use stillpoint_tests::figure::{self, Figure, Goal};
 use stillpoint_tests::measure::{Measured, Series, measure};
 use stillpoint_tests::{Cluster, ClusterOptions, Stillpoint, pg_dump};
+use tempfile::TempDir;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
 
@@ -99,19 +100,27 @@ fn make_small_tables(cluster: &Cluster, tables: usize) {
 fn dump_small_tables(cluster: &Cluster, tables: usize, pairs: usize) -> (Runs, Runs, Series) {
     let (mut extension, mut plain, mut pg_dump_runs) =
         (Runs::default(), Runs::default(), Series::default());
+    let mut archives = Archives::new();
+    let archives = &mut archives;
     for pair in 1..=pairs {
         println!("dumping {tables} tables, round {pair} of {pairs} ...");
         cluster.create_extension("small");
-        run_ours(cluster, "extension", tables, &mut extension);
-        pg_dump_runs.add(run_pg_dump(cluster, tables));
+        run_ours(cluster, archives, "extension", tables, &mut extension);
+        pg_dump_runs.add(run_pg_dump(cluster, archives, tables));
         cluster.session("small").exec("DROP EXTENSION stillpoint");
-        run_ours(cluster, "plain", tables, &mut plain);
+        run_ours(cluster, archives, "plain", tables, &mut plain);
     }
     (extension, plain, pg_dump_runs)
 }
 
-fn run_ours(cluster: &Cluster, method: &str, tables: usize, runs: &mut Runs) {
-    let run = dump(cluster, tables, |archive| {
+fn run_ours(
+    cluster: &Cluster,
+    archives: &mut Archives,
+    method: &str,
+    tables: usize,
+    runs: &mut Runs,
+) {
+    let run = dump(cluster, archives, tables, |archive| {
         Stillpoint::dump(cluster, "small", archive).args(["-j", "2"]).spawn()
     });
     let report = run.finished.report();
@@ -125,22 +134,44 @@ fn run_ours(cluster: &Cluster, method: &str, tables: usize, runs: &mut Runs) {
     runs.peak_rss.add(run.peak_rss);
 }
 
-fn run_pg_dump(cluster: &Cluster, tables: usize) -> f64 {
-    dump(cluster, tables, |archive| {
+fn run_pg_dump(cluster: &Cluster, archives: &mut Archives, tables: usize) -> f64 {
+    dump(cluster, archives, tables, |archive| {
         pg_dump(cluster, "small").args(["-Fd", "-j2", "-f"]).arg(archive).spawn()
     })
     .seconds
 }
 
+/// Where all the archives are until the last run has ended.
+///
+/// ext4 does not give a file the inode of one that was deleted within the last minutes, and
+/// searches past all of those for every new file: after a run whose ten thousand files were
+/// removed, creating the next ten thousand takes several times as long, whoever does it.
+struct Archives {
+    directory: TempDir,
+    number: u32,
+}
+
+impl Archives {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        Self { directory, number: 0 }
+    }
+
+    fn new_path(&mut self) -> PathBuf {
+        self.number += 1;
+        self.directory.path().join(self.number.to_string())
+    }
+}
+
 /// Measures a dump and makes sure that it was one.
 fn dump(
     cluster: &Cluster,
+    archives: &mut Archives,
     tables: usize,
     start: impl FnOnce(&Path) -> stillpoint_tests::Running,
 ) -> Measured {
     settle(cluster);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let archive = directory.path().join("archive");
+    let archive = archives.new_path();
     let run = measure(|| start(&archive));
     run.finished.assert_exit(0);
     // Named by a number, unlike toc.dat.
@@ -173,7 +204,10 @@ fn dump_wide_rows(cluster: &Cluster) -> f64 {
                    FROM generate_series(1, 32768) AS j) AS noise, \
                 generate_series(1, 1024) AS i",
     );
-    dump(cluster, 1, |archive| Stillpoint::dump(cluster, "wide", archive).spawn()).peak_rss
+    dump(cluster, &mut Archives::new(), 1, |archive| {
+        Stillpoint::dump(cluster, "wide", archive).spawn()
+    })
+    .peak_rss
 }
 
 fn step<'a>(runs: &'a Runs, name: &str) -> &'a Series {
