@@ -161,7 +161,7 @@ pub struct DumpArgs {
     attempts: u32,
 
     /// How long pg_dump, and each session of ours, may wait for a lock; then the attempt is over
-    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds, help_heading = "Concurrent DDL")]
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = timeout, help_heading = "Concurrent DDL")]
     lock_timeout: Duration,
 
     /// How long to wait before the second attempt; doubles with each further one
@@ -303,6 +303,16 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| String::from("it must be a number of seconds"))
 }
 
+/// A timeout in seconds. Zero, which means "for ever" to the server, would mean "at once" here,
+/// so it is neither.
+fn timeout(text: &str) -> Result<Duration, String> {
+    let timeout = seconds(text)?;
+    if timeout < Duration::from_millis(1) {
+        return Err(String::from("it must be at least 0.001 seconds"));
+    }
+    Ok(timeout)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -320,5 +330,6 @@ mod tests {
         assert!(seconds("-1").is_err());
         assert!(seconds("soon").is_err());
         assert!(seconds("inf").is_err());
+        assert!(seconds("0").is_ok() && timeout("0").is_err());
     }
 }

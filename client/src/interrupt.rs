@@ -7,12 +7,15 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, ExitStatus};
+use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use postgres::{CancelToken, NoTls};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::durable::{self, DurableError};
 
 static ALIVE: Mutex<Alive> =
     Mutex::new(Alive { children: Vec::new(), sessions: Vec::new(), next: 0, partial: None });
@@ -152,10 +155,23 @@ impl Partial {
         Ok(())
     }
 
-    /// The archive is whole and has its name: nothing is left to be removed.
-    pub fn keep(mut self) {
-        alive().partial = None;
+    /// Gives the archive, which is whole and synced, its name: nothing is left to be removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`durable::publish`].
+    pub fn publish(mut self, name: &Path) -> Result<(), DurableError> {
+        // A signal waits until this is done, and then finds an archive that is there to stay.
+        {
+            let mut alive = alive();
+            let published = durable::publish(&self.0, name);
+            if published.is_ok() {
+                alive.partial = None;
+            }
+            published
+        }?;
         self.0 = PathBuf::new();
+        Ok(())
     }
 }
 
@@ -186,15 +202,30 @@ pub fn handle_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Cancels the queries, but does not wait long for a server that cannot be reached.
+fn cancel_all(sessions: &[(u64, CancelToken)]) {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let (done, all_done) = mpsc::channel::<()>();
+    for (_, token) in sessions {
+        let (token, done) = (token.clone(), done.clone());
+        let cancel = move || {
+            // A server that does not answer has nothing to cancel.
+            let _ = token.cancel_query(NoTls);
+            drop(done);
+        };
+        // Without a thread for it the query runs on until it notices that we have gone.
+        let _ = std::thread::Builder::new().name("cancel".into()).spawn(cancel);
+    }
+    drop(done);
+    // Nothing is ever sent: the last thread that ends closes the channel.
+    let _ = all_done.recv_timeout(PATIENCE);
+}
+
 fn end_by(signal: i32) -> ! {
     // The lock is never given back: nobody starts another child from here on.
     let alive = alive();
     for child in &alive.children {
         terminate(*child);
-    }
-    for (_, token) in &alive.sessions {
-        // A server that does not answer has nothing to cancel.
-        let _ = token.cancel_query(NoTls);
     }
     if let Some(partial) = &alive.partial {
         // Workers and the child may still add a file while we remove the others.
@@ -206,6 +237,7 @@ fn end_by(signal: i32) -> ! {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+    cancel_all(&alive.sessions);
     // A restore has no archive of its own, and what it has loaded stays loaded.
     let kept = if alive.partial.is_some() { "; nothing was kept" } else { "" };
     tracing::error!("interrupted by signal {signal}{kept}");

@@ -59,6 +59,8 @@ pub struct Patterns {
 pub struct Selected {
     /// The tables, ascending by OID.
     pub relations: Vec<RelationRow>,
+    /// Sequences and materialized views that a `-t` names: `pg_dump` must find them, too.
+    pub named: Vec<Oid>,
     /// `-n`, `-N`, `-t`, `-T` for `pg_dump`.
     pub arguments: Vec<String>,
 }
@@ -104,20 +106,22 @@ impl Patterns {
         arguments.extend(options("--schema", &self.schemas));
         arguments.extend(options("--exclude-schema", &self.without_schemas));
 
-        let (included, matched) = relations(session, "--table", &self.relations, &mut arguments)?;
-        require_matches("relation", &self.relations, matched.into_iter())?;
-        if !self.relations.is_empty() {
-            wanted.relations = Some(included);
-        }
-        let (excluded, _) =
+        let included = relations(session, "--table", &self.relations, &mut arguments)?;
+        require_matches("relation", &self.relations, included.patterns.into_iter())?;
+        let excluded =
             relations(session, "--exclude-table", &self.without_relations, &mut arguments)?;
-        wanted.without_relations = excluded;
+        let mut named = included.without_rows_of_their_own;
+        named.retain(|relation| !excluded.relations.contains(relation));
+        if !self.relations.is_empty() {
+            wanted.relations = Some(included.relations);
+        }
+        wanted.without_relations = excluded.relations;
         if !self.schemas.is_empty() || !self.relations.is_empty() {
             // A pattern can match temporary tables of other sessions, which nobody else can read.
             arguments.push(String::from("--exclude-table=pg_temp_*.*"));
         }
 
-        Ok(Selected { relations: session.wanted_relations(&wanted)?, arguments })
+        Ok(Selected { relations: session.wanted_relations(&wanted)?, named, arguments })
     }
 
     fn stay_in(&self, database: &str) -> Result<(), Error> {
@@ -137,16 +141,30 @@ fn read(words: &[String], pattern: Read) -> Result<Vec<Pattern>, pattern::Error>
     words.iter().map(|word| pattern(word)).collect()
 }
 
-/// The relations that the patterns mean, with all partitions, and which patterns matched.
+/// What patterns have matched.
+struct Matched {
+    /// The relations, with all partitions.
+    relations: Vec<Oid>,
+    /// Those of them that are sequences or materialized views, and belong to no extension.
+    without_rows_of_their_own: Vec<Oid>,
+    /// The patterns that matched anything, counted from 0.
+    patterns: HashSet<usize>,
+}
+
 fn relations(
     session: &mut Session,
     option: &str,
     patterns: &[Pattern],
     arguments: &mut Vec<String>,
-) -> Result<(Vec<Oid>, HashSet<usize>), Error> {
+) -> Result<Matched, Error> {
     let search_path = session.user_search_path().to_vec();
     let found = session.match_relations(patterns, &search_path)?;
-    let matched = found.iter().map(|relation| relation.pattern).collect();
+    let patterns_matched = found.iter().map(|relation| relation.pattern).collect();
+    let without_rows_of_their_own = found
+        .iter()
+        .filter(|found| matches!(found.kind, 'S' | 'm') && !found.is_member)
+        .map(|found| found.relation)
+        .collect();
     let partitioned: Vec<Oid> =
         found.iter().filter(|found| found.kind == 'p').map(|found| found.relation).collect();
     let mut oids: Vec<Oid> = found.iter().map(|relation| relation.relation).collect();
@@ -159,7 +177,7 @@ fn relations(
             oids.push(relation);
         }
     }
-    Ok((oids, matched))
+    Ok(Matched { relations: oids, without_rows_of_their_own, patterns: patterns_matched })
 }
 
 fn options<'a>(option: &'a str, patterns: &'a [Pattern]) -> impl Iterator<Item = String> + 'a {

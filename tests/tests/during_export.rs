@@ -107,6 +107,22 @@ fn another_tables_rows_are_taken_out_again_if_there_is_no_further_attempt() {
 }
 
 #[test]
+fn a_table_that_cannot_be_read_under_its_name_is_left_out_if_there_is_no_further_attempt() {
+    let (cluster, _directory, archive) = start(false);
+    cluster.allow_log("schema \"a\" does not exist");
+    let renamed = "ALTER SCHEMA a RENAME TO a_old";
+    let finished = dump_while(&cluster, &archive, &["--attempts", "1"], renamed);
+    finished.assert_exit(2).assert_stderr("the rows of a.t are left out: renamed");
+    let report = finished.report();
+    assert_eq!(report["attempts"][0]["outcome"], "left_out", "{}", finished.scene());
+
+    restore_into(&cluster, &archive, "restored");
+    let mut restored = cluster.session("restored");
+    assert_eq!(restored.number("SELECT count(*) FROM a0.large"), 900);
+    assert_eq!(restored.number("SELECT count(*) FROM a.t"), 0);
+}
+
+#[test]
 fn with_strict_another_tables_rows_are_a_failure() {
     let (cluster, _directory, archive) = start(false);
     let finished = dump_while(&cluster, &archive, &["--attempts", "1", "--strict"], SWAP);

@@ -93,7 +93,7 @@ fn a_lock_that_is_never_had_ends_the_dump_which_names_who_has_it() {
 fn a_prepared_transaction_that_has_a_lock_is_named_as_what_it_is() {
     let (cluster, directory) = start();
     let archive = directory.path().join("archive");
-    cluster.allow_log("canceling statement due to lock timeout");
+    cluster.allow_log("canceling statement due to statement timeout");
     let dump =
         Stillpoint::dump(&cluster, "db", &archive).args(["--attempts", "1", "--lock-timeout", "1"]);
     let finished = drive(&cluster, "db", dump, |Moment { window, .. }| {

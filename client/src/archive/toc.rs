@@ -128,6 +128,17 @@ impl Toc {
         }
     }
 
+    /// Whether an entry gives rows of a table, the value of a sequence or a refresh.
+    pub fn has_data(&self) -> bool {
+        let all = self.metadata.entries.iter().chain(&self.data).chain(&self.refreshes);
+        all.into_iter().any(|entry| {
+            matches!(
+                entry.desc,
+                ObjectType::TableData | ObjectType::SequenceSet | ObjectType::MaterializedViewData
+            )
+        })
+    }
+
     /// The tables that have an entry, partitioned ones included.
     pub fn table_oids(&self) -> Vec<u32> {
         self.described(Kind::Table).into_iter().map(|table| table.oid).collect()

@@ -17,6 +17,8 @@ pub struct MatchedRelation {
     pub relation: Oid,
     /// `pg_class.relkind`.
     pub kind: char,
+    /// Whether it belongs to an extension, which creates it.
+    pub is_member: bool,
 }
 
 /// The user's words, resolved to OIDs.
@@ -95,7 +97,11 @@ impl Session {
         let rows = self
             .client
             .query(
-                "SELECT w.ordinality - 1, c.oid, c.relkind::pg_catalog.text \
+                "SELECT w.ordinality - 1, c.oid, c.relkind::pg_catalog.text, \
+                        EXISTS (SELECT 1 FROM pg_catalog.pg_depend AS d \
+                                 WHERE d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass \
+                                   AND d.objid = c.oid AND d.objsubid = 0 \
+                                   AND d.deptype = 'e') \
                    FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), \
                                    pg_catalog.unnest($2::pg_catalog.text[])) \
                         WITH ORDINALITY AS w (schema_pattern, name_pattern, ordinality) \
@@ -127,6 +133,7 @@ impl Session {
                 pattern: usize::try_from(row.get::<_, i64>(0)).unwrap_or_default(),
                 relation: row.get(1),
                 kind: first_char(row.get(2)),
+                is_member: row.get(3),
             })
             .collect())
     }

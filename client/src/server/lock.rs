@@ -65,17 +65,20 @@ impl Session {
         outcome
     }
 
-    pub(super) fn savepoint(&mut self) -> Result<(), Error> {
+    /// Sets a savepoint, to go back to if the next statement fails.
+    pub(crate) fn savepoint(&mut self) -> Result<(), Error> {
         self.client.batch_execute("SAVEPOINT stillpoint").map_err(Error::doing("set a savepoint"))
     }
 
-    pub(super) fn release_savepoint(&mut self) -> Result<(), Error> {
+    /// Forgets the savepoint.
+    pub(crate) fn release_savepoint(&mut self) -> Result<(), Error> {
         self.client
             .batch_execute("RELEASE SAVEPOINT stillpoint")
             .map_err(Error::doing("release a savepoint"))
     }
 
-    pub(super) fn back_to_savepoint(&mut self) -> Result<(), Error> {
+    /// Goes back to the savepoint and forgets it.
+    pub(crate) fn back_to_savepoint(&mut self) -> Result<(), Error> {
         self.client
             .batch_execute("ROLLBACK TO SAVEPOINT stillpoint; RELEASE SAVEPOINT stillpoint")
             .map_err(Error::doing("go back to a savepoint"))

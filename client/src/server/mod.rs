@@ -85,6 +85,12 @@ impl Error {
         })
     }
 
+    /// Whether the statement was cancelled, by its timeout or by somebody.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.code() == Some(&SqlState::QUERY_CANCELED)
+    }
+
     /// Whether a name did not mean what it meant under the snapshot: the relation was dropped,
     /// renamed, moved, replaced by something that is no table, or is only half visible to the
     /// caches while that happens.

@@ -214,16 +214,34 @@ impl Session {
         self.client.batch_execute(&commands).map_err(Error::doing("import the snapshot"))
     }
 
-    /// How long the rest of this transaction may wait for each lock; at least 1 ms, since 0
-    /// would mean for ever.
+    /// How long each further statement of this transaction may take, its waiting for locks
+    /// included: a statement that takes a thousand locks could wait a thousand times for a
+    /// `lock_timeout`.
     ///
     /// # Errors
     ///
     /// A lost connection.
-    pub fn set_lock_timeout(&mut self, timeout: Duration) -> Result<(), Error> {
-        let milliseconds = timeout.as_millis().clamp(1, i32::MAX as u128);
+    pub fn bound_statements(&mut self, limit: Duration) -> Result<(), Error> {
+        let limit = milliseconds(limit);
         self.client
-            .batch_execute(&format!("SET LOCAL lock_timeout = {milliseconds}"))
+            .batch_execute(&format!(
+                "SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = {limit}"
+            ))
+            .map_err(Error::doing("set the statement timeout"))
+    }
+
+    /// How long each further lock of this transaction may be waited for, while statements may
+    /// take as long as they like.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn bound_locks(&mut self, limit: Duration) -> Result<(), Error> {
+        let limit = milliseconds(limit);
+        self.client
+            .batch_execute(&format!(
+                "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = {limit}"
+            ))
             .map_err(Error::doing("set the lock timeout"))
     }
 
@@ -264,4 +282,9 @@ impl Session {
             pid: row.get(4),
         })
     }
+}
+
+/// A timeout as the server takes it: at least 1, since 0 would mean for ever.
+fn milliseconds(limit: Duration) -> u128 {
+    limit.as_millis().clamp(1, i32::MAX as u128)
 }

@@ -44,12 +44,16 @@ impl Session {
         if usable.is_none() {
             return Ok(None);
         }
-        Ok(Some(
-            self.client
-                .query_one("SELECT stillpoint.version()", &[])
-                .map(|row| row.get(0))
-                .map_err(|error| super::describe(&error)),
-        ))
+        let answer = self.client.query_one(
+            "SELECT stillpoint.version(), pg_catalog.has_function_privilege(\
+                        'stillpoint.changed_relations(pg_catalog.oid[])', 'EXECUTE')",
+            &[],
+        );
+        Ok(Some(match answer {
+            Ok(row) if row.get(1) => Ok(row.get(0)),
+            Ok(_) => Err(String::from("permission denied for function changed_relations")),
+            Err(error) => Err(super::describe(&error)),
+        }))
     }
 
     /// The extension's check of relations that this transaction has locked.

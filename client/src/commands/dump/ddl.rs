@@ -4,9 +4,10 @@
 //! somebody's ACCESS EXCLUSIVE waiting for it, `pg_dump` would queue behind that one for ever,
 //! in a cycle of which the server sees only a part.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use stillpoint_check::Oid;
 
@@ -16,7 +17,8 @@ use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::Toc;
 use crate::manifest::AttemptOutcome;
 use crate::programs::Program;
-use crate::server::{RelationRow, Session};
+use crate::selection::Selected;
+use crate::server::Session;
 
 /// The relations of the dump, and the archive that has their definitions.
 pub struct Described {
@@ -55,7 +57,12 @@ impl Resolved {
             }
         }
         let toc = Toc::read(directory)?;
-        if let Some(difference) = difference(&toc, &self.selected.relations) {
+        if toc.has_data() {
+            // With ours they would be restored twice.
+            let message = "pg_dump has written data although it was told not to".into();
+            return Err(AttemptEnd::Fatal(Error::PgDump { message }));
+        }
+        if let Some(difference) = difference(&toc, &self.selected) {
             // pg_dump resolves patterns through functions that read the live catalog, so
             // that a rename in the meantime can make the two differ.
             return Err(self.explain_failure(difference));
@@ -116,37 +123,38 @@ pub fn archive_encoding(database_encoding: &str) -> &'static str {
     if database_encoding == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" }
 }
 
-/// How the tables that `pg_dump` described differ from those that we resolved.
-fn difference(toc: &Toc, relations: &[RelationRow]) -> Option<String> {
-    let mut described: Vec<Oid> = toc.table_oids();
-    described.sort_unstable();
-    let mut resolved: Vec<Oid> = relations
+/// How what `pg_dump` described differs from what we resolved: in tables, and in the sequences and
+/// materialized views that the user has named.
+fn difference(toc: &Toc, selected: &Selected) -> Option<String> {
+    let tables: HashSet<Oid> = toc.table_oids().into_iter().collect();
+    let others = toc.sequences().into_iter().chain(toc.materialized_views());
+    let others: HashSet<Oid> = others.map(|described| described.oid).collect();
+    let resolved: HashSet<Oid> = selected
+        .relations
         .iter()
         .filter(|relation| relation.configuration.is_none())
         .map(|relation| relation.relation)
         .collect();
-    resolved.sort_unstable();
-    if described == resolved {
+    let missing = resolved
+        .difference(&tables)
+        .chain(selected.named.iter().filter(|relation| !others.contains(relation)));
+    let surplus = tables.difference(&resolved);
+    if missing.clone().next().is_none() && surplus.clone().next().is_none() {
         return None;
     }
-    let only = |these: &[Oid], those: &[Oid]| {
-        these
-            .iter()
-            .filter(|oid| those.binary_search(oid).is_err())
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
     Some(format!(
         "pg_dump and the catalogs disagree about what to dump (OIDs only in pg_dump's archive: \
          {}; only in the catalogs: {})",
-        only(&described, &resolved),
-        only(&resolved, &described),
+        list(surplus),
+        list(missing),
     ))
 }
 
-/// What is left of a budget that started then; never nothing, since 0 means "for ever" to
-/// `lock_timeout`.
-pub fn remaining(budget: Duration, start: Instant) -> Duration {
-    budget.saturating_sub(start.elapsed()).max(Duration::from_millis(1))
+fn list<'a>(relations: impl Iterator<Item = &'a Oid>) -> String {
+    let mut relations: Vec<&Oid> = relations.collect();
+    relations.sort_unstable();
+    if relations.is_empty() {
+        return "none".into();
+    }
+    relations.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

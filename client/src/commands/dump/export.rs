@@ -33,6 +33,8 @@ pub struct Exported {
     pub left_out: HashSet<Oid>,
     pub files: Vec<FileRecord>,
     entries: HashMap<Oid, DumpId>,
+    /// What could not be read by its name, and what the server said.
+    unread: Vec<(Oid, Error)>,
 }
 
 impl Checked {
@@ -50,20 +52,23 @@ struct Task<'a> {
 }
 
 impl Verified {
-    /// Reads every verified relation into a file of its own, largest first.
+    /// Reads every verified relation into a file of its own, largest first. With `leave_out`, one
+    /// whose name has come to mean nothing, or something else, does not end the export.
     pub fn export(
         mut self,
         options: &Options,
         directory: &Path,
+        leave_out: bool,
         timings: &mut Timings,
     ) -> Result<Exported, AttemptEnd> {
         let start = Instant::now();
-        let encoding = archive_encoding(&self.locked.resolved.snapshot.connected.identity.encoding);
+        let identity = &self.locked.resolved.snapshot.connected.identity;
+        let encoding = archive_encoding(&identity.encoding);
         let extension = options.compression.codec().extension();
         let entries = self.locked.add_tables(&self.left_out)?;
 
         let stop = AtomicBool::new(false);
-        let results: Vec<Result<Vec<FileRecord>, Error>> = std::thread::scope(|scope| {
+        let results: Vec<Result<Share, Error>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .locked
                 .workers
@@ -79,29 +84,37 @@ impl Verified {
                             Some(Task { relation, file })
                         })
                         .collect();
-                    let stop = &stop;
+                    let export = Export { options, directory, encoding, leave_out, stop: &stop };
                     scope.spawn(move || {
                         let canceller = session.canceller();
-                        let files = export_all(session, &tasks, options, directory, encoding, stop)
-                            .inspect_err(|_| stop.store(true, Ordering::Relaxed));
-                        if stop.load(Ordering::Relaxed) {
+                        let share = export
+                            .all(session, &tasks)
+                            .inspect_err(|_| export.stop.store(true, Ordering::Relaxed));
+                        if export.stop.load(Ordering::Relaxed) {
                             // Before it closes, the connection takes in all that the server
                             // still sends: of a large table that is a lot.
                             canceller.cancel();
                         }
-                        files
+                        share
                     })
                 })
                 .collect();
             threads.into_iter().map(super::join).collect()
         });
-        let files = match results.into_iter().collect::<Result<Vec<_>, _>>() {
-            Ok(files) => files.concat(),
-            Err(error) => return Err(self.locked.explain(error)),
-        };
+        let mut all = Share::default();
+        for share in results {
+            match share {
+                Ok(share) => {
+                    all.files.extend(share.files);
+                    all.unread.extend(share.unread);
+                }
+                Err(error) => return Err(self.locked.explain(error)),
+            }
+        }
         timings.export = start.elapsed();
         let Self { locked, left_out, changes } = self;
-        Ok(Exported { locked, changes, left_out, files, entries })
+        let Share { files, unread } = all;
+        Ok(Exported { locked, changes, left_out, files, entries, unread })
     }
 }
 
@@ -110,12 +123,17 @@ impl Exported {
     /// under a lock has made a name mean another table. Gives the relations that moved during
     /// the export.
     pub fn check_again(self, timings: &mut Timings) -> Result<Rechecked, AttemptEnd> {
-        let Self { locked, changes, left_out, files, entries } = self;
+        let Self { locked, changes, left_out, files, entries, unread } = self;
         let checked = locked.check(&mut timings.recheck)?;
         let moved_late: HashSet<Oid> = checked.moved().difference(&left_out).copied().collect();
-        let changes = with_late(changes, checked.changes);
+        if let Some((_, error)) = unread.into_iter().find(|(it, _)| !moved_late.contains(it)) {
+            // It has not moved: the server's complaint was a real one.
+            return Err(AttemptEnd::Fatal(error));
+        }
+        let (locked, changes) = (checked.locked, with_late(changes, checked.changes));
+        let unread = Vec::new();
         Ok(Rechecked {
-            exported: Self { locked: checked.locked, changes, left_out, files, entries },
+            exported: Self { locked, changes, left_out, files, entries, unread },
             moved_late,
         })
     }
@@ -182,69 +200,102 @@ impl Rechecked {
     }
 }
 
-fn export_all(
-    session: &mut Session,
-    tasks: &[Task<'_>],
-    options: &Options,
-    directory: &Path,
-    encoding: &str,
-    stop: &AtomicBool,
-) -> Result<Vec<FileRecord>, Error> {
-    let mut encoder = Encoder::new(options.compression).map_err(|source| Error::File {
-        doing: "compress into",
-        path: directory.to_owned(),
-        source,
-    })?;
-    let mut files = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        let path = directory.join(&task.file);
-        let written = export_one(session, task.relation, &mut encoder, &path, encoding, stop)?;
-        // Another worker has failed; its error is the one that counts.
-        let Some(written) = written else { break };
-        files.push(FileRecord {
-            name: task.file.clone(),
-            schema: Some(task.relation.schema.clone()),
-            relation: Some(task.relation.name.clone()),
-            rows: Some(written.rows),
-            bytes: written.bytes,
-            stored_bytes: written.stored_bytes,
-            algorithm: Algorithm::Xxh3,
-            checksum: written.checksum,
-        });
-    }
-    Ok(files)
+/// What one worker has read.
+#[derive(Default)]
+struct Share {
+    files: Vec<FileRecord>,
+    unread: Vec<(Oid, Error)>,
 }
 
-/// Gives nothing if it was stopped.
-fn export_one(
-    session: &mut Session,
-    row: &RelationRow,
-    encoder: &mut Encoder,
-    path: &Path,
-    encoding: &str,
-    stop: &AtomicBool,
-) -> Result<Option<Written>, Error> {
-    let in_file = |doing| move |source| Error::File { doing, path: path.to_owned(), source };
-    let in_rows =
-        |source: server::Error| Error::Rows { relation: format!("table {}", row.quoted()), source };
-    let mut reader = session.copy_out(&copy_out_statement(row, encoding)).map_err(in_rows)?;
-    let file = create_new(path).map_err(in_file("create file"))?;
-    let mut writer = encoder.start(file).map_err(in_file("write file"))?;
-    loop {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(None);
+/// What all workers go by.
+#[derive(Clone, Copy)]
+struct Export<'a> {
+    options: &'a Options,
+    directory: &'a Path,
+    encoding: &'a str,
+    leave_out: bool,
+    /// Set when a worker has failed: its error is the one that counts.
+    stop: &'a AtomicBool,
+}
+
+impl Export<'_> {
+    fn all(self, session: &mut Session, tasks: &[Task<'_>]) -> Result<Share, Error> {
+        let mut encoder = Encoder::new(self.options.compression).map_err(|source| Error::File {
+            doing: "compress into",
+            path: self.directory.to_owned(),
+            source,
+        })?;
+        let mut share = Share::default();
+        for task in tasks {
+            let row = task.relation;
+            let written = if self.leave_out {
+                session.savepoint()?;
+                match self.one(session, task, &mut encoder) {
+                    Err(Error::Rows { source, relation }) if source.is_moved_name() => {
+                        session.back_to_savepoint()?;
+                        share.unread.push((row.relation, Error::Rows { source, relation }));
+                        continue;
+                    }
+                    other => {
+                        let written = other?;
+                        session.release_savepoint()?;
+                        written
+                    }
+                }
+            } else {
+                self.one(session, task, &mut encoder)?
+            };
+            let Some(written) = written else { break };
+            share.files.push(FileRecord {
+                name: task.file.clone(),
+                schema: Some(row.schema.clone()),
+                relation: Some(row.name.clone()),
+                rows: Some(written.rows),
+                bytes: written.bytes,
+                stored_bytes: written.stored_bytes,
+                algorithm: Algorithm::Xxh3,
+                checksum: written.checksum,
+            });
         }
-        let bytes =
-            reader.fill_buf().map_err(server::Error::reading("read its rows")).map_err(in_rows)?;
-        if bytes.is_empty() {
-            break;
-        }
-        writer.write_all(bytes).map_err(in_file("write file"))?;
-        let read = bytes.len();
-        reader.consume(read);
+        Ok(share)
     }
-    let (written, _) = writer.finish().map_err(in_file("write file"))?;
-    Ok(Some(written))
+
+    /// Gives nothing if it was stopped. No file is made before the server has taken the
+    /// statement, which is where it looks up names.
+    fn one(
+        self,
+        session: &mut Session,
+        task: &Task<'_>,
+        encoder: &mut Encoder,
+    ) -> Result<Option<Written>, Error> {
+        let (row, path) = (task.relation, &self.directory.join(&task.file));
+        let in_file = |doing| move |source| Error::File { doing, path: path.clone(), source };
+        let in_rows = |source: server::Error| Error::Rows {
+            relation: format!("table {}", row.quoted()),
+            source,
+        };
+        let statement = copy_out_statement(row, self.encoding);
+        let mut reader = session.copy_out(&statement).map_err(in_rows)?;
+        let file = create_new(path).map_err(in_file("create file"))?;
+        let mut writer = encoder.start(file).map_err(in_file("write file"))?;
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let bytes = reader
+                .fill_buf()
+                .map_err(server::Error::reading("read its rows"))
+                .map_err(in_rows)?;
+            if bytes.is_empty() {
+                break;
+            }
+            writer.write_all(bytes).map_err(in_file("write file"))?;
+            let read = bytes.len();
+            reader.consume(read);
+        }
+        let (written, _) = writer.finish().map_err(in_file("write file"))?;
+        Ok(Some(written))
+    }
 }
 
 fn create_new(path: &Path) -> std::io::Result<File> {

@@ -49,8 +49,7 @@ pub fn finish(
     let manifest = Manifest { summary: recorder.summary.clone(), files };
     write_manifest(&manifest, directory)?;
     tree.sync()?;
-    durable::publish(directory, &options.directory)?;
-    partial.keep();
+    partial.publish(&options.directory)?;
     log_summary(&manifest);
     Ok(complete)
 }
@@ -66,26 +65,17 @@ fn log_summary(manifest: &Manifest) {
     let summary = &manifest.summary;
     tracing::info!(
         "dumped database \"{}\": {tables} tables, {rows} rows, {:.1} MB in {:.1} s, \
-         {} of its snapshots verified{}",
+         verified in attempt {}{}",
         summary.database,
         stored as f64 / 1e6,
         (summary.finished_at - summary.started_at).as_seconds_f64(),
-        ordinal(summary.attempts.len()),
+        summary.attempts.len(),
         if summary.complete {
             String::new()
         } else {
             format!("; NOT WHOLE: the rows of {} relations are left out", summary.left_out.len())
         },
     );
-}
-
-fn ordinal(attempt: usize) -> String {
-    match attempt {
-        1 => "the first".into(),
-        2 => "the second".into(),
-        3 => "the third".into(),
-        other => format!("the {other}th"),
-    }
 }
 
 /// Records what is not a table's rows: the table of contents and the large objects.

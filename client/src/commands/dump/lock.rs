@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stillpoint_check::Oid;
 
-use super::ddl::{Described, remaining};
+use super::ddl::Described;
 use super::deal::deal;
 use super::snapshot::Resolved;
 use super::{AttemptEnd, Error, Options, Timings};
@@ -49,11 +49,24 @@ pub struct Locked {
     pub unlocked_sequences: Unlocked,
 }
 
+/// How long an attempt's locks may be waited for, all together.
+#[derive(Clone, Copy)]
+struct Budget {
+    start: Instant,
+    total: Duration,
+}
+
+impl Budget {
+    fn remaining(self) -> Duration {
+        self.total.saturating_sub(self.start.elapsed())
+    }
+}
+
 impl Described {
     /// Deals the relations to workers and lets each lock its own; reads the sequences, which
     /// cannot be locked but by reading them.
     pub fn lock(self, options: &Options, timings: &mut Timings) -> Result<Locked, AttemptEnd> {
-        let start = Instant::now();
+        let budget = Budget { start: Instant::now(), total: options.lock_timeout };
         let Self { mut resolved, toc } = self;
         let mut relations = std::mem::take(&mut resolved.selected.relations);
         let unreadable = unreadable(&mut resolved, &relations)?;
@@ -68,10 +81,8 @@ impl Described {
             workers.push(Worker { session, relations, unlocked: Unlocked::new() });
         }
         let outcomes: Vec<Result<(), AttemptEnd>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = workers
-                .iter_mut()
-                .map(|worker| scope.spawn(|| worker.lock(options.lock_timeout, start)))
-                .collect();
+            let threads: Vec<_> =
+                workers.iter_mut().map(|worker| scope.spawn(|| worker.lock(budget))).collect();
             threads.into_iter().map(super::join).collect()
         });
         outcomes.into_iter().collect::<Result<(), _>>()?;
@@ -87,13 +98,13 @@ impl Described {
             Ok(())
         };
         for batch in named.chunks(BATCH) {
-            session.set_lock_timeout(remaining(options.lock_timeout, start))?;
-            take_or_split(session, batch, &mut unlocked_sequences, &mut read)?;
+            session.bound_statements(budget.remaining())?;
+            take_or_split(session, batch, &mut unlocked_sequences, budget, &mut read)?;
         }
+        session.bound_locks(options.lock_timeout)?;
         note_others(session, sequences.iter().map(|s| s.relation), &mut unlocked_sequences)?;
-        session.set_lock_timeout(options.lock_timeout)?;
 
-        timings.lock = start.elapsed();
+        timings.lock = budget.start.elapsed();
         Ok(Locked { resolved, toc, workers, sequences, values, unlocked_sequences })
     }
 }
@@ -105,21 +116,21 @@ impl Sequence {
 }
 
 impl Worker {
-    fn lock(&mut self, budget: Duration, start: Instant) -> Result<(), AttemptEnd> {
+    fn lock(&mut self, budget: Budget) -> Result<(), AttemptEnd> {
         let named: Vec<(Oid, String)> =
             self.relations.iter().map(|row| (row.relation, row.quoted())).collect();
         let mut lock = |session: &mut Session, batch: &[(Oid, &str)]| {
             session.lock(&batch.iter().map(|(_, name)| *name).collect::<Vec<_>>())
         };
         for batch in named.chunks(BATCH) {
-            self.session.set_lock_timeout(remaining(budget, start))?;
-            take_or_split(&mut self.session, batch, &mut self.unlocked, &mut lock)?;
+            self.session.bound_statements(budget.remaining())?;
+            take_or_split(&mut self.session, batch, &mut self.unlocked, budget, &mut lock)?;
         }
+        // COPY may take its time, but still waits for a lock for a moment where VACUUM cuts off
+        // the end of a table's TOAST.
+        self.session.bound_locks(budget.total)?;
         let all = self.relations.iter().map(|row| row.relation);
         note_others(&mut self.session, all, &mut self.unlocked)?;
-        // What the locks have left of the budget may be next to nothing, and COPY still waits
-        // for a moment where VACUUM cuts off the end of a table's TOAST.
-        self.session.set_lock_timeout(budget)?;
         Ok(())
     }
 }
@@ -130,6 +141,7 @@ fn take_or_split<Take>(
     session: &mut Session,
     batch: &[(Oid, String)],
     unlocked: &mut Unlocked,
+    budget: Budget,
     take: &mut Take,
 ) -> Result<(), AttemptEnd>
 where
@@ -144,10 +156,13 @@ where
                 return Ok(());
             }
             let (left, right) = batch.split_at(batch.len() / 2);
-            take_or_split(session, left, unlocked, take)?;
-            take_or_split(session, right, unlocked, take)
+            take_or_split(session, left, unlocked, budget, take)?;
+            take_or_split(session, right, unlocked, budget, take)
         }
-        Err(error) if error.is_lock_failure() => {
+        Err(error)
+            if error.is_lock_failure()
+                || (error.is_cancelled() && budget.remaining() == Duration::ZERO) =>
+        {
             let oids: Vec<Oid> = batch.iter().map(|(relation, _)| *relation).collect();
             let blockers = session.blockers(&oids)?;
             let blockers = blockers.iter().map(|blocker| name_blocker(blocker, batch)).collect();

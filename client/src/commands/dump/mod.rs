@@ -186,7 +186,12 @@ impl Attempt<'_> {
             return Err(AttemptEnd::moved(checked.changes));
         }
 
-        let exported = checked.verified().export(self.options, partial.path(), timings)?;
+        let exported = checked.verified().export(
+            self.options,
+            partial.path(),
+            self.may_leave_out(),
+            timings,
+        )?;
         let rechecked = exported.check_again(timings)?;
         if rechecked.has_moved() && !self.may_leave_out() {
             return Err(AttemptEnd::moved(rechecked.into_changes()));
