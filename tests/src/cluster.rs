@@ -275,6 +275,13 @@ impl Cluster {
         self.log().allow(part);
     }
 
+    /// Expects that statements are cancelled by their client, which may have gone before it could
+    /// be told so.
+    pub fn allow_cancelled_statements(&self) {
+        self.allow_log("canceling statement due to user request");
+        self.allow_log("connection to client lost");
+    }
+
     /// Fails if the log holds an unexpected entry since the last call. What was allowed until
     /// now is not allowed any more. The end of the cluster does the same.
     #[track_caller]

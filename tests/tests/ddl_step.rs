@@ -22,9 +22,7 @@ const SESSIONS_OF_THE_DUMP: &str = "SELECT count(*) = 0 FROM pg_stat_activity \
 #[test]
 fn a_view_that_is_being_refreshed_holds_the_dump_up_no_longer_than_the_lock_timeout() {
     let (cluster, _directory, archive) = start();
-    // pg_dump cancels its query and does not stay to hear of it.
-    cluster.allow_log("canceling statement due to user request");
-    cluster.allow_log("connection to client lost");
+    cluster.allow_cancelled_statements();
     let mut refreshing = cluster.session("db");
     refreshing.exec("BEGIN; REFRESH MATERIALIZED VIEW v");
     let finished = Stillpoint::dump(&cluster, "db", &archive)

@@ -160,9 +160,7 @@ fn a_session_that_is_ended_during_the_export_ends_the_dump() {
     let mut observer = cluster.session("db");
     hold_up_exports(&mut observer);
     // What the others read is of no use then.
-    for part in ["canceling statement due to user request", "connection to client lost"] {
-        cluster.allow_log(part);
-    }
+    cluster.allow_cancelled_statements();
     for (jobs, which) in [("-j1", "="), ("-j2", "<>")] {
         let dump = Stillpoint::dump(&cluster, "db", &archive).arg(jobs).spawn();
         wait_until(
@@ -191,9 +189,7 @@ fn a_file_that_cannot_grow_ends_the_dump_at_once_and_not_when_its_table_ends() {
     // was not told to stop would log that it has waited for too long.
     let mut holder = cluster.session("db");
     hold_up_exports(&mut holder);
-    for part in ["canceling statement due to user request", "connection to client lost"] {
-        cluster.allow_log(part);
-    }
+    cluster.allow_cancelled_statements();
     let output = Command::new("sh")
         // Like a full disk, but for one process: 512 kB for a file.
         .args(["-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh"])

@@ -59,16 +59,11 @@ fn is_written_to(archive: &Path) -> bool {
     })
 }
 
-fn cancelled_is_allowed(cluster: &Cluster) {
-    for part in ["canceling statement due to user request", "connection to client lost"] {
-        cluster.allow_log(part);
-    }
-}
 
 #[test]
 fn a_signal_ends_a_dump_whose_pg_dump_waits_for_a_lock() {
     let (cluster, directory) = start();
-    cancelled_is_allowed(&cluster);
+    cluster.allow_cancelled_statements();
     let archive = directory.path().join("archive");
     let mut holder = cluster.session("db");
     let mut observer = cluster.session("db");
@@ -83,7 +78,7 @@ fn a_signal_ends_a_dump_whose_pg_dump_waits_for_a_lock() {
 #[test]
 fn a_signal_ends_a_dump_whose_worker_waits_for_a_lock() {
     let (cluster, directory) = start();
-    cancelled_is_allowed(&cluster);
+    cluster.allow_cancelled_statements();
     let archive = directory.path().join("archive");
     let mut observer = cluster.session("db");
     for signal in SIGNALS {
@@ -107,7 +102,7 @@ fn a_signal_ends_a_dump_whose_worker_waits_for_a_lock() {
 #[test]
 fn a_signal_ends_a_dump_in_the_middle_of_its_export() {
     let (cluster, directory) = start();
-    cancelled_is_allowed(&cluster);
+    cluster.allow_cancelled_statements();
     let archive = directory.path().join("archive");
     let mut observer = cluster.session("db");
     hold_up_exports(&mut observer);
