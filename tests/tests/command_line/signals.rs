@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
-use stillpoint_tests::{Cluster, Running, Session, Stillpoint, wait_until};
+use stillpoint_tests::{Running, Session, Stillpoint, wait_until};
 
 use super::{assert_nothing_left, hold_up_exports, let_exports_go, start};
 
