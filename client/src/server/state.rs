@@ -65,8 +65,10 @@ impl Session {
         let rows = self
             .client
             .query(
+                // With the parameter's type said, no function of the same name that the schema's
+                // owner may have added fits as well.
                 "SELECT relation, reasons, rows_kept, ancestors \
-                   FROM stillpoint.changed_relations($1)",
+                   FROM stillpoint.changed_relations($1::pg_catalog.oid[])",
                 &[&relations],
             )
             .map_err(Error::doing("check the relations"))?;

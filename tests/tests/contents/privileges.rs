@@ -44,6 +44,26 @@ fn a_role_may_be_kept_from_reading_the_control_file() {
 }
 
 #[test]
+fn a_function_that_the_owner_of_the_extensions_schema_has_added_is_not_called() {
+    let (cluster, _directory) = start();
+    // CREATE EXTENSION takes a schema that is there as it is, and leaves it to its owner.
+    cluster.session("source").exec(
+        "GRANT CREATE ON DATABASE source TO limited; \
+         SET ROLE limited; CREATE SCHEMA stillpoint; RESET ROLE",
+    );
+    cluster.create_extension("source");
+    for parameter in ["text", "text[]", "anyarray"] {
+        // A warning in the server's log would fail the test.
+        cluster.session_as("source", "limited").exec(&format!(
+            "CREATE FUNCTION stillpoint.changed_relations(r {parameter}, OUT relation oid, \
+                 OUT reasons text[], OUT rows_kept bool, OUT ancestors oid[]) RETURNS SETOF record \
+                 LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING 'the trap was run'; END $$",
+        ));
+    }
+    assert_dumped_as_by_pg_dump(&cluster, "source", &[&["-j2"]]);
+}
+
+#[test]
 fn rows_that_a_policy_would_hide_are_an_error_that_names_the_table() {
     let (cluster, directory) = start();
     cluster.allow_log("query would be affected by row-level security policy");
