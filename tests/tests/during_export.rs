@@ -37,9 +37,9 @@ fn dump_while(
     let mut route = Route::many(cluster);
     let proxy = Proxy::start(move |startup| {
         ours += usize::from(startup.is_from_stillpoint());
-        // The first is the snapshot's, the second the worker's.
-        match (ours, hold.take_if(|_| ours == 2)) {
-            (2, Some(hold)) => route().held_by(hold),
+        // The first is the snapshot's, the second compares names, the third is the worker's.
+        match (ours, hold.take_if(|_| ours == 3)) {
+            (3, Some(hold)) => route().held_by(hold),
             _ => route(),
         }
     });

@@ -92,6 +92,13 @@ races! { catalog:
     tables_truncated_before_the_ddl_is_read_are_found_by_the_workers_that_have_them,
     a_table_renamed_before_the_ddl_is_read_is_dumped_by_a_second_attempt,
     a_view_a_function_and_a_type_dropped_before_the_ddl_is_read_cost_a_second_attempt,
+    a_renamed_type_is_not_named_by_a_table_that_the_archive_has_with_the_old_one,
+    a_renamed_schema_is_not_named_by_the_columns_of_its_types,
+    a_renamed_function_is_not_named_by_a_tables_default,
+    a_renamed_enum_label_is_not_named_by_a_tables_default,
+    a_renamed_attribute_is_not_named_by_a_tables_constraint,
+    a_table_partitioned_anew_around_its_partitions_costs_a_second_attempt,
+    what_is_made_or_dropped_without_being_in_a_table_costs_no_second_attempt,
 }
 
 races! { starvation:

@@ -6,6 +6,7 @@
 mod catalog;
 mod copy;
 mod lock;
+mod names;
 mod session;
 mod state;
 
@@ -13,6 +14,7 @@ use postgres::error::SqlState;
 
 pub use catalog::{RelationRow, SequenceValue, Wanted};
 pub use lock::Blocker;
+pub use names::{NamedObjects, PARTITIONED_TABLE};
 pub use session::{Identity, ServerVersion, Session, SnapshotId};
 pub use state::{ChangedRelation, Fingerprint};
 

@@ -18,7 +18,7 @@ use crate::archive::Toc;
 use crate::manifest::AttemptOutcome;
 use crate::programs::Program;
 use crate::selection::Selected;
-use crate::server::Session;
+use crate::server::{NamedObjects, PARTITIONED_TABLE, Session};
 
 /// The relations of the dump, and the archive that has their definitions.
 pub struct Described {
@@ -66,6 +66,11 @@ impl Resolved {
             // pg_dump resolves patterns through functions that read the live catalog, so
             // that a rename in the meantime can make the two differ.
             return Err(self.explain_failure(difference));
+        }
+        let then = self.session().named_objects()?;
+        let renamed = renamed(&then, &self.second_session()?.named_objects()?);
+        if !renamed.is_empty() {
+            return Err(AttemptEnd::over(AttemptOutcome::DdlFailed, Error::Renamed(renamed)));
         }
         Ok(Described { resolved: self, toc })
     }
@@ -148,6 +153,26 @@ fn difference(toc: &Toc, selected: &Selected) -> Option<String> {
         list(surplus),
         list(missing),
     ))
+}
+
+/// What the definitions may call by another name than it has in the same archive: `pg_dump`
+/// finds objects by the snapshot, and asks the server, which answers from the latest catalogs,
+/// for the text that names a column's type or a default's function. A table could not be
+/// created by such a text, and its rows would be lost in the restore.
+///
+/// Of what is gone the server cannot tell the name, and `pg_dump` fails, but for the key of a
+/// partitioned table: that comes out empty.
+fn renamed(then: &NamedObjects, now: &NamedObjects) -> Vec<String> {
+    let mut renamed: Vec<String> = then
+        .iter()
+        .filter(|(key, object)| match now.get(key) {
+            Some(latest) => !object.is_named_like(latest),
+            None => key.0 == PARTITIONED_TABLE,
+        })
+        .map(|((kind, ..), object)| format!("{kind} {}", object.name))
+        .collect();
+    renamed.sort_unstable();
+    renamed
 }
 
 fn list<'a>(relations: impl Iterator<Item = &'a Oid>) -> String {

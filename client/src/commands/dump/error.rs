@@ -61,6 +61,9 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// The definitions may name what the archive has under another name.
+    #[error("renamed or replaced while pg_dump read the definitions: {}", .0.join(", "))]
+    Renamed(Vec<String>),
     /// A program that cannot be run.
     #[error("could not run \"{}\": {source}", .program.display())]
     Start {
@@ -138,6 +141,7 @@ impl Error {
             Self::LockTimeout { .. } | Self::DdlBlocked { .. } => {
                 "End that transaction, or wait longer with --lock-timeout."
             }
+            Self::Renamed(_) => "Try again when less DDL runs, or raise --attempts.",
             Self::Moved(_) => {
                 "Try again when less DDL runs, raise --attempts, or leave --strict out to get \
                  everything else."

@@ -82,6 +82,13 @@ impl Resolved {
         &mut self.snapshot.connected.session
     }
 
+    /// Opens a session outside the snapshot, proven to be on the server of the first.
+    pub fn second_session(&mut self) -> Result<Session, Error> {
+        let first = self.session().fingerprint()?;
+        let mut second = Session::start(self.snapshot.connected.target.connect()?)?;
+        if second.sees(&first)? { Ok(second) } else { Err(Error::OtherServer) }
+    }
+
     /// Opens a worker's session in the same snapshot, proven to be on the server of the first:
     /// on another one a snapshot of the same name would be another snapshot.
     pub fn worker(&self, first: &Fingerprint) -> Result<Session, Error> {
