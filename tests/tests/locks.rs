@@ -91,6 +91,28 @@ fn a_lock_that_is_never_had_ends_the_dump_which_names_who_has_it() {
 }
 
 #[test]
+fn a_session_that_is_ended_while_it_waits_for_a_lock_is_told_as_the_server_tells_it() {
+    let (cluster, directory) = start();
+    let archive = directory.path().join("archive");
+    cluster.allow_log("terminating connection due to administrator command");
+    let mut observer = cluster.session("db");
+    let finished = drive(&cluster, "db", Stillpoint::dump(&cluster, "db", &archive), |moment| {
+        if moment.window == Window::BeforeDdl {
+            return Then::NextWindow;
+        }
+        observer.exec(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+              WHERE application_name = 'stillpoint' AND wait_event_type = 'Lock'",
+        );
+        Then::End
+    });
+    finished.assert_exit(1).assert_stderr(
+        "could not lock a relation: terminating connection due to administrator command",
+    );
+    assert!(!archive.with_extension("partial").exists(), "{}", finished.scene());
+}
+
+#[test]
 fn a_prepared_transaction_that_has_a_lock_is_named_as_what_it_is() {
     let (cluster, directory) = start();
     let archive = directory.path().join("archive");

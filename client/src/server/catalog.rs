@@ -349,7 +349,7 @@ impl Session {
                     .collect())
             }
             Err(error) => {
-                self.back_to_savepoint()?;
+                self.undo_to_savepoint();
                 Err(error)
             }
         }

@@ -60,9 +60,15 @@ impl Session {
         let commands = format!("SAVEPOINT stillpoint; {statement}; RELEASE SAVEPOINT stillpoint");
         let outcome = self.client.batch_execute(&commands).map_err(Error::doing(doing));
         if outcome.is_err() {
-            self.back_to_savepoint()?;
+            self.undo_to_savepoint();
         }
         outcome
+    }
+
+    /// Goes back after a failure, which is what is told: where going back fails too, a session
+    /// that was ended has caused both, and only the first error says by whom.
+    pub(crate) fn undo_to_savepoint(&mut self) {
+        let _ = self.back_to_savepoint();
     }
 
     /// Sets a savepoint, to go back to if the next statement fails.

@@ -110,8 +110,8 @@ impl Resolved {
     fn explain_failure(&mut self, message: String) -> AttemptEnd {
         match self.ddl_has_committed() {
             Ok(true) => AttemptEnd::over(AttemptOutcome::DdlFailed, Error::PgDump { message }),
-            Ok(false) => AttemptEnd::Fatal(Error::PgDump { message }),
-            Err(error) => AttemptEnd::Fatal(error),
+            // A server that has gone away has ended pg_dump, too, and that one has said how.
+            Ok(false) | Err(_) => AttemptEnd::Fatal(Error::PgDump { message }),
         }
     }
 
