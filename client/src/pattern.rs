@@ -28,6 +28,9 @@ pub struct Pattern {
     pub schema: Option<String>,
     /// Regular expression for the name.
     pub name: String,
+    /// The name itself, if the expression can match no other: the server compares names much
+    /// faster than it applies expressions to them.
+    pub exact: Option<String>,
 }
 
 impl Pattern {
@@ -41,10 +44,11 @@ impl Pattern {
         if parts.len() > 3 {
             return Err(Error::TooManyParts(text.into()));
         }
-        let name = parts.pop().map(|part| part.regex).unwrap_or_default();
+        let Part { literal, is_exact, regex: name, .. } = parts.pop().unwrap_or_default();
+        let exact = is_exact.then_some(literal);
         let schema = parts.pop().map(|part| part.regex);
         let database = parts.pop().map(|part| part.literal);
-        Ok(Self { text: text.into(), database, schema, name })
+        Ok(Self { text: text.into(), database, schema, name, exact })
     }
 
     /// A pattern for schemas: `name` or `database.name`.
@@ -57,9 +61,10 @@ impl Pattern {
         if parts.len() > 2 {
             return Err(Error::TooManyParts(text.into()));
         }
-        let name = parts.pop().map(|part| part.regex).unwrap_or_default();
+        let Part { literal, is_exact, regex: name, .. } = parts.pop().unwrap_or_default();
+        let exact = is_exact.then_some(literal);
         let database = parts.pop().map(|part| part.literal);
-        Ok(Self { text: text.into(), database, schema: None, name })
+        Ok(Self { text: text.into(), database, schema: None, name, exact })
     }
 }
 
@@ -69,14 +74,27 @@ pub fn exact(schema: &str, name: &str) -> String {
     format!("\"{}\".\"{}\"", schema.replace('"', "\"\""), name.replace('"', "\"\""))
 }
 
-#[derive(Default)]
 struct Part {
     literal: String,
+    /// Whether the expression matches nothing but `literal`.
+    is_exact: bool,
     body: String,
     regex: String,
 }
 
+impl Default for Part {
+    fn default() -> Self {
+        Self { literal: String::new(), is_exact: true, body: String::new(), regex: String::new() }
+    }
+}
+
 impl Part {
+    /// Adds a character that may mean something else than itself.
+    fn push_special(&mut self, char: char, regex: &str) {
+        self.is_exact = false;
+        self.push(char, regex);
+    }
+
     fn push(&mut self, literal: char, regex: &str) {
         self.literal.push(literal);
         self.body.push_str(regex);
@@ -104,13 +122,16 @@ fn split(text: &str) -> Result<Vec<Part>, Error> {
             }
             '"' => quoted = !quoted,
             '.' if !quoted => parts.push(std::mem::take(&mut part).close(text)?),
-            '*' if !quoted => part.push(char, ".*"),
-            '?' if !quoted => part.push(char, "."),
+            '*' if !quoted => part.push_special(char, ".*"),
+            '?' if !quoted => part.push_special(char, "."),
             // A dollar is an ordinary letter of identifiers, and an anchor would match nothing.
             '$' => part.push(char, "\\$"),
             _ if quoted && "|*+?()[]{}.^\\".contains(char) => part.push(char, &format!("\\{char}")),
             // Brackets are left to those who write classes, an empty pair is a type's name.
             '[' if chars.peek() == Some(&']') => part.push(char, "\\["),
+            _ if !quoted && "|+()[]{}^\\".contains(char) => {
+                part.push_special(char, char.encode_utf8(&mut [0; 4]));
+            }
             _ if quoted => part.push(char, char.encode_utf8(&mut [0; 4])),
             // Only these letters, as the server and pg_dump fold names in UTF-8.
             _ => {
@@ -164,6 +185,17 @@ mod tests {
         assert_eq!(Pattern::schema("a.b.c"), Err(Error::TooManyParts("a.b.c".into())));
         assert_eq!(Pattern::relation("a."), Err(Error::Empty("a.".into())));
         assert_eq!(Pattern::relation(""), Err(Error::Empty("".into())));
+    }
+
+    #[test]
+    fn a_name_that_can_mean_no_other_is_known_to_be_one() {
+        let exact = |text| Pattern::relation(text).unwrap().exact;
+        assert_eq!(exact("Orders").as_deref(), Some("orders"));
+        assert_eq!(exact("sales*.\"Or*|ders\"").as_deref(), Some("Or*|ders"));
+        assert_eq!(exact("cost$").as_deref(), Some("cost$"));
+        for text in ["o*", "o?", "a|b", "o+", "[ab]", "(a)", "a{2}", "^a", "\\d", "\"a\"b*"] {
+            assert_eq!(exact(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -94,6 +94,8 @@ impl Session {
         let schemas: Vec<Option<&str>> =
             patterns.iter().map(|pattern| pattern.schema.as_deref()).collect();
         let names: Vec<&str> = patterns.iter().map(|pattern| pattern.name.as_str()).collect();
+        let exact: Vec<Option<&str>> =
+            patterns.iter().map(|pattern| pattern.exact.as_deref()).collect();
         let rows = self
             .client
             .query(
@@ -103,10 +105,14 @@ impl Session {
                                    AND d.objid = c.oid AND d.objsubid = 0 \
                                    AND d.deptype = 'e') \
                    FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), \
-                                   pg_catalog.unnest($2::pg_catalog.text[])) \
-                        WITH ORDINALITY AS w (schema_pattern, name_pattern, ordinality) \
+                                   pg_catalog.unnest($2::pg_catalog.text[]), \
+                                   pg_catalog.unnest($4::pg_catalog.text[])) \
+                        WITH ORDINALITY AS w (schema_pattern, name_pattern, exact, ordinality) \
                    JOIN pg_catalog.pg_class AS c \
-                     ON c.relname ~ w.name_pattern COLLATE pg_catalog.\"default\" \
+                     ON CASE WHEN w.exact IS NOT NULL \
+                             THEN c.relname::pg_catalog.text = w.exact \
+                             ELSE c.relname ~ w.name_pattern COLLATE pg_catalog.\"default\" \
+                        END \
                    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace \
                   WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') \
                     AND c.relpersistence <> 't' \
@@ -124,7 +130,7 @@ impl Session {
                                              < pg_catalog.array_position( \
                                                  $3::pg_catalog.text[], n.nspname::text)) \
                         END",
-                &[&schemas, &names, &search_path],
+                &[&schemas, &names, &search_path, &exact],
             )
             .map_err(Error::doing("find the relations that match the patterns"))?;
         Ok(rows
