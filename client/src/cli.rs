@@ -275,9 +275,14 @@ impl RestoreArgs {
     ///
     /// Connection settings that cannot be understood.
     pub fn options(&self) -> Result<restore::Options, connect::Error> {
+        let target = self.connect.target(self.positional_dbname.as_ref())?;
+        if !target.names_database() {
+            // As pg_restore, which never loads into a database that nobody has named.
+            return Err(connect::Error::NoDatabase);
+        }
         Ok(restore::Options {
             directory: self.archive.clone(),
-            target: self.connect.target(self.positional_dbname.as_ref())?,
+            target,
             jobs: usize::try_from(self.jobs).unwrap_or(1),
             allow_incomplete: self.allow_incomplete,
             bindir: self.bindir.clone(),

@@ -45,8 +45,11 @@ pub enum Error {
         /// What is wrong with it; never the value, which may hold a password.
         reason: String,
     },
+    /// A command that changes a database, and no word of which.
+    #[error("no database to restore into is named")]
+    NoDatabase,
     /// The setting asks for TLS, which this version does not speak.
-    #[error("sslmode=require needs an encrypted connection, which this version cannot make")]
+    #[error("an encrypted connection is asked for (sslmode), which this version cannot make")]
     TlsRequired,
     /// No host of the list took the connection.
     #[error("could not connect: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -61,6 +64,7 @@ impl Error {
             Self::TlsRequired => Some(
                 "Use sslmode=prefer or disable on a network that you trust, or a tunnel.".into(),
             ),
+            Self::NoDatabase => Some("Name it with -d.".into()),
             Self::Invalid { .. } | Self::Refused(_) => None,
         }
     }
@@ -241,6 +245,12 @@ impl Target {
     /// As `connect_any`.
     pub fn connect(&self) -> Result<Client, Error> {
         self.connect_any().map(|(client, _)| client)
+    }
+
+    /// Whether a database is named at all; if none is, libpq takes that of the role's name.
+    #[must_use]
+    pub fn names_database(&self) -> bool {
+        self.settings.get_dbname().is_some()
     }
 
     /// A conninfo string for programs that use libpq. It never holds the password: that goes

@@ -39,7 +39,11 @@ impl Error {
     #[must_use]
     pub const fn exit_status(&self) -> ExitStatus {
         match self {
-            Self::Connect(connect::Error::Invalid { .. } | connect::Error::TlsRequired)
+            Self::Connect(
+                connect::Error::Invalid { .. }
+                | connect::Error::TlsRequired
+                | connect::Error::NoDatabase,
+            )
             | Self::Dump(
                 dump::Error::Compression(_) | dump::Error::Selection(selection::Error::Pattern(_)),
             ) => ExitStatus::Usage,

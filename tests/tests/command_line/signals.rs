@@ -59,7 +59,6 @@ fn is_written_to(archive: &Path) -> bool {
     })
 }
 
-
 #[test]
 fn a_signal_ends_a_dump_whose_pg_dump_waits_for_a_lock() {
     let (cluster, directory) = start();

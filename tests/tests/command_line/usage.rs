@@ -77,7 +77,7 @@ fn wrong_usage_is_told_with_its_own_exit_code_and_nothing_is_connected() {
     for (settings, message) in [
         (
             "host=h sslmode=require",
-            "sslmode=require needs an encrypted connection, which this version cannot make",
+            "an encrypted connection is asked for (sslmode), which this version cannot make",
         ),
         (
             "host=h pasword=x",
@@ -90,6 +90,11 @@ fn wrong_usage_is_told_with_its_own_exit_code_and_nothing_is_connected() {
             .run();
         assert_usage(&finished, &format!("stillpoint: error: {message}"));
     }
+    // What changes a database changes none that nobody has named.
+    assert_usage(
+        &Stillpoint::unconnected(&cluster, "restore").arg(&archive).run(),
+        "stillpoint: error: no database to restore into is named",
+    );
     assert_usage(
         &Stillpoint::unconnected(&cluster, "dump").run(),
         "error: the following required arguments were not provided:",

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stillpoint_check::Oid;
 
@@ -24,6 +24,12 @@ use crate::server::{NamedObjects, PARTITIONED_TABLE, Session};
 pub struct Described {
     pub resolved: Resolved,
     pub toc: Toc,
+}
+
+/// How many milliseconds a `pg_dump` may wait for its tables of which nobody takes care any more.
+fn backstop(lock_timeout: Duration) -> u128 {
+    const LONGER: Duration = Duration::from_secs(10);
+    lock_timeout.saturating_add(LONGER).as_millis().min(i32::MAX as u128)
 }
 
 impl Resolved {
@@ -95,6 +101,9 @@ impl Resolved {
             // The whole archive is synced once, when it is complete.
             "--no-sync".into(),
             "--no-password".into(),
+            // We end it ourselves when it waits for too long; this is for the case that we are
+            // killed meanwhile, and it is left alone with the locks that it has.
+            format!("--lock-wait-timeout={}", backstop(options.lock_timeout)).into(),
             format!("--encoding={}", archive_encoding(&connected.identity.encoding)).into(),
             format!("--compress={compression}").into(),
             format!("--dbname={}", connected.target.conninfo()).into(),

@@ -138,6 +138,10 @@ impl Error {
                 "Name one host: a list of hosts, a name with several addresses or a proxy must \
                  not lead to different servers."
             }
+            Self::LockTimeout { blockers, .. } if blockers.is_empty() => {
+                "Whoever had the locks is gone by now: try again, or wait longer with \
+                 --lock-timeout."
+            }
             Self::LockTimeout { .. } | Self::DdlBlocked { .. } => {
                 "End that transaction, or wait longer with --lock-timeout."
             }

@@ -188,7 +188,12 @@ impl Report {
             Outcome::Failed => "failed",
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "dump of database \"{}\": {outcome}", summary.database);
+        if summary.database.is_empty() {
+            // It has failed before anything was connected.
+            let _ = writeln!(text, "dump: {outcome}");
+        } else {
+            let _ = writeln!(text, "dump of database \"{}\": {outcome}", summary.database);
+        }
         if let Some(archive) = &self.archive {
             let _ = writeln!(text, "archive:  {archive}");
         }
@@ -196,7 +201,9 @@ impl Report {
             CheckMethod::Extension => "by the extension",
             _ => "by plain SQL over a second connection",
         };
-        let _ = writeln!(text, "checked:  {check}");
+        if !summary.server_version.is_empty() {
+            let _ = writeln!(text, "checked:  {check}");
+        }
         for (number, attempt) in (1..).zip(&summary.attempts) {
             let outcome = match attempt.outcome {
                 AttemptOutcome::Verified => "verified",

@@ -174,6 +174,9 @@ impl Report {
         );
         let archive = self.archive.display();
         match self.findings.len() {
+            0 if self.complete == Some(false) => {
+                format!("archive \"{archive}\" is intact, but not whole: {looked_at}")
+            }
             0 => format!("archive \"{archive}\" is intact: {looked_at}"),
             1 => format!("archive \"{archive}\" is damaged: 1 finding in {looked_at}"),
             count => format!("archive \"{archive}\" is damaged: {count} findings in {looked_at}"),
