@@ -7,7 +7,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
+use std::time::{Duration, Instant};
 
 use stillpoint_tests::figure::{self, Figure, Goal};
 use stillpoint_tests::measure::{Measured, Series, measure};
@@ -143,9 +144,9 @@ fn run_pg_dump(cluster: &Cluster, archives: &mut Archives, tables: usize) -> f64
 
 /// Where all the archives are until the last run has ended.
 ///
-/// ext4 does not give a file the inode of one that was deleted within the last minutes, and
-/// searches past all of those for every new file: after a run whose ten thousand files were
-/// removed, creating the next ten thousand takes several times as long, whoever does it.
+/// ext4 gives no file the inode of one that was deleted within the last five minutes, and
+/// searches past all of those for every new file. After ten thousand deletions, creating the
+/// next ten thousand files takes several times as long, whoever does it.
 struct Archives {
     directory: TempDir,
     number: u32,
@@ -161,6 +162,27 @@ impl Archives {
         self.number += 1;
         self.directory.path().join(self.number.to_string())
     }
+
+    /// Waits until the file system has forgotten what others have deleted.
+    fn wait_for_inodes(&mut self) {
+        const FILES: u32 = 1000;
+        for _ in 0..40 {
+            let directory = self.new_path();
+            fs::create_dir(&directory).expect("a directory can be made");
+            let begin = Instant::now();
+            for number in 0..FILES {
+                let file = directory.join(number.to_string());
+                fs::File::create_new(file).expect("a file can be made");
+            }
+            let each = begin.elapsed() / FILES;
+            if each < Duration::from_micros(40) {
+                return;
+            }
+            println!("to create a file takes {} µs; waiting for better ...", each.as_micros());
+            thread::sleep(Duration::from_secs(10));
+        }
+        println!("going on all the same: the whole dumps will be slow");
+    }
 }
 
 /// Measures a dump and makes sure that it was one.
@@ -170,6 +192,7 @@ fn dump(
     tables: usize,
     start: impl FnOnce(&Path) -> stillpoint_tests::Running,
 ) -> Measured {
+    archives.wait_for_inodes();
     settle(cluster);
     let archive = archives.new_path();
     let run = measure(|| start(&archive));
