@@ -254,9 +254,12 @@ fn page(
     let cores = available_parallelism().map_or(1, usize::from);
     let mut page = format!(
         "# Benchmarks\n\n\
-         Written by `make bench` on {date}: PostgreSQL {}, {cores} cores, release build. Server \
-         and client on one machine. Every tool syncs what it wrote. The tools take turns, \
+         Written by `make bench` on {date}: PostgreSQL {}, {cores} cores, release build.\n\
+         Server and client on one machine. Every tool syncs what it wrote. The tools take turns,\n\
          {pairs} rounds; seconds as median, minimum and maximum.\n\n\
+         A run starts when creating a file is quick. For five minutes after many files were\n\
+         deleted, ext4 searches past them for every new one; whoever creates ten thousand then\n\
+         waits for the file system and for nothing else.\n\n\
          ## {tables} tables of 10 rows, two jobs\n\n\
          | | median | minimum | maximum |\n|---|---|---|---|\n",
         version.split(' ').next().unwrap_or_default()
