@@ -52,6 +52,13 @@ impl Program {
         self
     }
 
+    /// Adds the options by which every client program finds a cluster's database.
+    #[must_use]
+    pub(crate) fn connected_to(self, cluster: &Cluster, database: &str) -> Self {
+        let port = cluster.port().to_string();
+        self.arg("-h").arg(cluster.host()).args(["-p", &port, "-U", "postgres", "-d", database])
+    }
+
     /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {

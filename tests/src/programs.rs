@@ -47,12 +47,5 @@ pub fn restore_into(cluster: &Cluster, archive: &Path, database: &str) -> Finish
 }
 
 fn connected(cluster: &Cluster, name: &str, database: &str) -> Program {
-    Program::new(cluster, cluster.bindir().join(name)).arg("-h").arg(cluster.host()).args([
-        "-p",
-        &cluster.port().to_string(),
-        "-U",
-        "postgres",
-        "-d",
-        database,
-    ])
+    Program::new(cluster, cluster.bindir().join(name)).connected_to(cluster, database)
 }

@@ -14,14 +14,8 @@ impl Stillpoint {
     /// `stillpoint COMMAND` with the connection options of a cluster's database.
     #[must_use]
     pub fn new(cluster: &Cluster, database: &str, command: &str) -> Self {
-        Self::unconnected(cluster, command).arg("-h").arg(cluster.host()).args([
-            "-p",
-            &cluster.port().to_string(),
-            "-U",
-            "postgres",
-            "-d",
-            database,
-        ])
+        let Self { program } = Self::unconnected(cluster, command);
+        Self { program: program.connected_to(cluster, database) }
     }
 
     /// `stillpoint COMMAND` without connection options.
