@@ -284,7 +284,20 @@ impl Session {
     }
 }
 
-/// A timeout as the server takes it: at least 1, since 0 would mean for ever.
+/// A timeout as the server takes it: at least 1, since 0 would mean for ever, and rounded up, so
+/// that what it ends has really used up the limit.
 fn milliseconds(limit: Duration) -> u128 {
-    limit.as_millis().clamp(1, i32::MAX as u128)
+    limit.as_nanos().div_ceil(1_000_000).clamp(1, i32::MAX as u128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_never_ends_before_its_limit_and_is_never_endless() {
+        assert_eq!(milliseconds(Duration::from_nanos(997_000_001)), 998);
+        assert_eq!(milliseconds(Duration::from_millis(997)), 997);
+        assert_eq!(milliseconds(Duration::ZERO), 1);
+    }
 }
