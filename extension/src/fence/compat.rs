@@ -326,3 +326,27 @@ unsafe fn cells(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::ListCel
     // SAFETY: the list has that many.
     (0..usize::try_from(length).unwrap_or(0)).map(move |n| unsafe { *(*list).elements.add(n) })
 }
+
+/// What may stand between the parentheses of VACUUM (`ExecVacuum()` in vacuum.c). A minor version
+/// adds nothing to it.
+pub(super) const VACUUM_OPTIONS: &[&CStr] = &[
+    c"verbose",
+    c"skip_locked",
+    c"analyze",
+    c"freeze",
+    c"full",
+    c"disable_page_skipping",
+    c"index_cleanup",
+    c"truncate",
+    c"parallel",
+    #[cfg(not(feature = "pg13"))]
+    c"process_toast",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"buffer_usage_limit",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"process_main",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"skip_database_stats",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"only_database_stats",
+];

@@ -55,10 +55,7 @@ impl OpenRelation {
         mut each: impl FnMut(pg_sys::HeapTuple),
     ) {
         let scan = Scan::begin(self, index, keys, snapshot);
-        // SAFETY: the scan is open; a row is valid until the next one is asked for.
-        while let Some(tuple) =
-            Some(unsafe { pg_sys::systable_getnext(scan.0) }).filter(|tuple| !tuple.is_null())
-        {
+        while let Some(tuple) = scan.next() {
             each(tuple);
         }
     }
@@ -96,6 +93,15 @@ impl Scan {
                 keys.as_mut_ptr(),
             )
         })
+    }
+}
+
+impl Scan {
+    /// The next row, which is valid until another one is asked for.
+    fn next(&self) -> Option<pg_sys::HeapTuple> {
+        // SAFETY: the scan is open.
+        let tuple = unsafe { pg_sys::systable_getnext(self.0) };
+        (!tuple.is_null()).then_some(tuple)
     }
 }
 

@@ -181,7 +181,12 @@ unsafe fn vacuum(statement: &pg_sys::VacuumStmt) -> Work {
     // SAFETY: the caller's promise.
     unsafe {
         for option in compat::pointers::<pg_sys::DefElem>(statement.options) {
-            match CStr::from_ptr((*option).defname).to_bytes() {
+            let name = CStr::from_ptr((*option).defname);
+            if !compat::VACUUM_OPTIONS.contains(&name) {
+                // The server will refuse it.
+                return Work::Unknown;
+            }
+            match name.to_bytes() {
                 b"full" => vacuum.full = pg_sys::defGetBoolean(option),
                 b"process_main" => vacuum.skips_main = !pg_sys::defGetBoolean(option),
                 b"process_toast" => vacuum.skips_toast = !pg_sys::defGetBoolean(option),

@@ -174,7 +174,7 @@ impl Insertion<'_> {
                 super::relation::none(),
             );
             let place = (*tuple).t_self;
-            self.into_indexes(tuple);
+            self.index(tuple);
             pg_sys::heap_freetuple(tuple);
             Place(place)
         }
@@ -185,7 +185,7 @@ impl Insertion<'_> {
     /// # Safety
     ///
     /// The tuple has just been inserted into the table.
-    unsafe fn into_indexes(&mut self, tuple: pg_sys::HeapTuple) {
+    unsafe fn index(&mut self, tuple: pg_sys::HeapTuple) {
         // SAFETY: the server has opened so many indexes. The slot does not own the tuple: once
         // that is freed, the slot is only given another one, or dropped.
         unsafe {
