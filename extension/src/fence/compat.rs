@@ -296,9 +296,10 @@ pub(super) const fn sets_access_method(form: pg_sys::AlterTableType::Type) -> bo
     }
 }
 
-/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too (`ReindexMultipleTables()`).
+/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 16 it does not
+/// (`ReindexMultipleTables()`).
 pub(super) const REINDEX_DATABASE_COVERS_CATALOGS: bool =
-    cfg!(any(feature = "pg13", feature = "pg14"));
+    cfg!(any(feature = "pg13", feature = "pg14", feature = "pg15"));
 
 /// The elements of a list of pointers. A list is an array since 13.
 ///
