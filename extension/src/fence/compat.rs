@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use stillpoint_check::Oid;
 
-use super::{list, pg_sys, statement, utility};
+use super::{pg_sys, utility};
 
 // The type `pg_lsn`; its OID has another name since 14.
 #[cfg(feature = "pg13")]
@@ -94,8 +94,8 @@ pub(super) unsafe fn reindexes_concurrently(statement: &pg_sys::ReindexStmt) -> 
     #[cfg(not(feature = "pg13"))]
     // SAFETY: the caller's promise.
     unsafe {
-        list::pointers::<pg_sys::DefElem>(statement.params).any(|option| {
-            CStr::from_ptr((*option).defname) == c"concurrently" && statement::is_on(option)
+        super::list::pointers::<pg_sys::DefElem>(statement.params).any(|option| {
+            CStr::from_ptr((*option).defname) == c"concurrently" && super::statement::is_on(option)
         })
     }
 }
