@@ -13,8 +13,10 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use postgres::config::{ChannelBinding, Host, SslMode, TargetSessionAttrs};
-use postgres::{Client, Config, NoTls};
+use tokio_postgres::Config;
+use tokio_postgres::config::{ChannelBinding, Host, SslMode, TargetSessionAttrs};
+
+use crate::wire::{Client, ConnectError};
 
 /// Directories in which servers put their Unix sockets: Debian's choice, then PostgreSQL's own.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
@@ -75,7 +77,7 @@ impl Error {
 pub struct Refusal {
     host: String,
     port: u16,
-    source: postgres::Error,
+    source: ConnectError,
 }
 
 impl fmt::Display for Refusal {
@@ -85,7 +87,11 @@ impl fmt::Display for Refusal {
         } else {
             write!(f, "server at \"{}\", port {}: ", self.host, self.port)?;
         }
-        match self.source.as_db_error() {
+        let server = match &self.source {
+            ConnectError::Server(error) => error.as_db_error(),
+            ConnectError::System(_) => None,
+        };
+        match server {
             Some(error) => write!(f, "{}: {}", error.severity(), error.message()),
             None => {
                 write!(f, "{}", self.source)?;
@@ -228,7 +234,7 @@ impl Target {
         for endpoint in &self.endpoints {
             let single =
                 Self { endpoints: vec![endpoint.clone()], settings: self.settings.clone() };
-            match single.config(endpoint).connect(NoTls) {
+            match Client::connect(&single.config(endpoint)) {
                 Ok(client) => return Ok((client, single)),
                 Err(source) => {
                     refusals.push(Refusal { host: endpoint.name(), port: endpoint.port, source });
@@ -402,7 +408,7 @@ fn invalid(name: &str, reason: &str) -> Error {
     Error::Invalid { name: name.into(), reason: reason.into() }
 }
 
-fn chain(error: &postgres::Error) -> String {
+fn chain(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {

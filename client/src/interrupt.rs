@@ -11,11 +11,11 @@ use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use postgres::{CancelToken, NoTls};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::durable::{self, DurableError};
+use crate::wire::CancelToken;
 
 static ALIVE: Mutex<Alive> =
     Mutex::new(Alive { children: Vec::new(), sessions: Vec::new(), next: 0, partial: None });
@@ -209,8 +209,7 @@ fn cancel_all(sessions: &[(u64, CancelToken)]) {
     for (_, token) in sessions {
         let (token, done) = (token.clone(), done.clone());
         let cancel = move || {
-            // A server that does not answer has nothing to cancel.
-            let _ = token.cancel_query(NoTls);
+            token.cancel();
             drop(done);
         };
         // Without a thread for it the query runs on until it notices that we have gone.

@@ -18,3 +18,4 @@ mod programs;
 mod quote;
 pub mod selection;
 mod server;
+mod wire;

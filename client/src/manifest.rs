@@ -178,12 +178,13 @@ pub struct Attempt {
     pub timings: Timings,
 }
 
-/// How long the stages of an attempt took, in seconds; 0 for those that it did not reach.
+/// How long the stages of an attempt took, in seconds; 0 for those that it did not reach. Those
+/// that deal with rows can run beside `ddl`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
     /// Finding what is to be dumped.
     pub resolve: f64,
-    /// `pg_dump`'s reading of definitions and large objects.
+    /// `pg_dump`'s run, from its start to its end.
     pub ddl: f64,
     /// Taking all locks.
     pub lock: f64,

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use stillpoint_check::Oid;
 
 use crate::pattern::{self, Pattern};
-use crate::server::{self, RelationRow, Session, Wanted};
+use crate::server::{self, Session, Wanted};
 
 /// Filters in the user's own words, with `pg_dump`'s meaning.
 #[derive(Clone, Debug, Default)]
@@ -54,11 +54,11 @@ pub struct Patterns {
     without_relations: Vec<Pattern>,
 }
 
-/// The tables of the dump, and how `pg_dump` is told the same.
+/// What the words mean, and how `pg_dump` is told the same.
 #[derive(Clone, Debug, Default)]
 pub struct Selected {
-    /// The tables, ascending by OID.
-    pub relations: Vec<RelationRow>,
+    /// What they mean, by OID.
+    pub wanted: Wanted,
     /// Sequences and materialized views that a `-t` names: `pg_dump` must find them, too.
     pub named: Vec<Oid>,
     /// `-n`, `-N`, `-t`, `-T` for `pg_dump`.
@@ -121,7 +121,7 @@ impl Patterns {
             arguments.push(String::from("--exclude-table=pg_temp_*.*"));
         }
 
-        Ok(Selected { relations: session.wanted_relations(&wanted)?, named, arguments })
+        Ok(Selected { wanted, named, arguments })
     }
 
     fn stay_in(&self, database: &str) -> Result<(), Error> {

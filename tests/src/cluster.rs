@@ -275,10 +275,11 @@ impl Cluster {
         self.log().allow(part);
     }
 
-    /// Expects that statements are cancelled by their client, which may have gone before it could
-    /// be told so.
+    /// Expects that statements are cancelled by their client, which may have sent others behind
+    /// them, and may have gone before it could be told so.
     pub fn allow_cancelled_statements(&self) {
         self.allow_log("canceling statement due to user request");
+        self.allow_log("current transaction is aborted, commands ignored until end");
         self.allow_log("connection to client lost");
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use stillpoint_tests::proxy::{Held, Proxy, Route};
-use stillpoint_tests::{Cluster, Finished, restore_into, table_digest};
+use stillpoint_tests::{Cluster, Finished, restore_into, table_digest, wait_until};
 use tempfile::TempDir;
 
 /// A database in which the export begins with `a0.large` and goes on with `a.t`; there is
@@ -16,6 +16,7 @@ fn start(extension: bool) -> (Cluster, TempDir, PathBuf) {
     }
     let mut session = cluster.session("db");
     session.exec("CREATE SCHEMA a0; CREATE TABLE a0.large AS SELECT i, repeat('x', 500) FROM generate_series(1, 900) i");
+    session.exec("CREATE SEQUENCE a0.numbers");
     session.exec("CREATE SCHEMA a; CREATE TABLE a.t AS SELECT generate_series(1, 10) AS id");
     session.exec("CREATE SCHEMA b; CREATE TABLE b.t AS SELECT generate_series(1, 7) AS id");
     session.exec("ANALYZE");
@@ -24,7 +25,8 @@ fn start(extension: bool) -> (Cluster, TempDir, PathBuf) {
     (cluster, directory, archive)
 }
 
-/// Dumps, and commits the statements when the first row of the first attempt is about to come.
+/// Dumps, and commits the statements when the first row of the first attempt is about to come
+/// and the definitions have been read and compared.
 fn dump_while(
     cluster: &Cluster,
     archive: &std::path::Path,
@@ -32,20 +34,27 @@ fn dump_while(
     statements: &str,
 ) -> Finished {
     let (held, hold) = Held::new();
-    let mut ours = 0;
-    let mut hold = Some(hold);
+    let (mut ours, mut hold) = (0, Some(hold));
     let mut route = Route::many(cluster);
     let proxy = Proxy::start(move |startup| {
         ours += usize::from(startup.is_from_stillpoint());
-        // The first is the snapshot's, the second compares names, the third is the worker's.
-        match (ours, hold.take_if(|_| ours == 3)) {
-            (3, Some(hold)) => route().held_by(hold),
+        // The first is the snapshot's, the second the worker's.
+        match (ours, hold.take_if(|_| ours == 2)) {
+            (2, Some(hold)) => route().held_by(hold),
             _ => route(),
         }
     });
     let dump = proxy.dump(cluster, archive).args(["-n", "a*"]).args(arguments).spawn();
     held.wait();
-    cluster.session("db").exec(statements);
+    let mut session = cluster.session("db");
+    // Sequences are read when all else about the definitions is done.
+    wait_until(
+        &mut session,
+        "SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                         WHERE relation = 'a0.numbers'::regclass \
+                           AND application_name = 'stillpoint')",
+    );
+    session.exec(statements);
     held.release();
     dump.wait()
 }

@@ -79,7 +79,7 @@ pub fn copy_statement<S: AsRef<str>>(qualified_name: &str, columns: &[S]) -> Str
 }
 
 impl Toc {
-    /// Adds the rows of a table. The entry's number also names its file: see [`data_file_name`].
+    /// Adds the rows of a table, which are in the file [`data_file_name`].
     ///
     /// A restore without `-j` loads tables in the order in which they are added here.
     pub fn add_table_data(&mut self, table: TableData<'_>) -> Result<DumpId, TocError> {
@@ -104,7 +104,7 @@ impl Toc {
             had_dumper: true,
             oid: table.oid.to_string(),
             copy_stmt: Some(table.copy_statement.to_owned()),
-            filename: Some(data_file_name(dump_id)),
+            filename: Some(data_file_name(table.oid)),
             data_state: OffsetState::NotSet,
             dependencies,
             ..entry(dump_id, ObjectType::TableData, Section::Data, schema, name, owner)
@@ -171,9 +171,13 @@ impl Toc {
     }
 }
 
-/// The name of an entry's data file, without the extension of the codec.
-pub fn data_file_name(id: DumpId) -> String {
-    format!("{id}.dat")
+/// The name of a table's data file, without the extension of the codec.
+///
+/// `pg_dump` names files by the numbers of their entries. Those are not known before it has
+/// written the table of contents, and rows are written before that; each entry says which file
+/// it means.
+pub fn data_file_name(table: u32) -> String {
+    format!("{table}.dat")
 }
 
 /// An entry with what all entries have, and nothing else.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use libpgdump::ArchiveVersion;
 
-use super::toc::DumpId;
 use crate::codec::Codec;
 use crate::durable::DurableError;
 
@@ -53,9 +52,6 @@ pub enum TocError {
         /// Its OID.
         oid: u32,
     },
-    /// An entry is removed that was not added.
-    #[error("the archive has no added entry {0}")]
-    NotAdded(DumpId),
     /// All numbers are used up.
     #[error("the archive has too many entries")]
     TooManyEntries,

@@ -128,8 +128,8 @@ pub fn create(directory: &Path, codec: Codec) {
             copy_statement: &copy_statement,
             after: &[],
         };
-        let id = toc.add_table_data(table).expect("an entry");
-        let file = data_file_name(id) + codec.extension();
+        toc.add_table_data(table).expect("an entry");
+        let file = data_file_name(oid) + codec.extension();
         let mut writer =
             encoder.start(File::create(directory.join(&file)).expect("a file")).expect("a file");
         writer.write_all(rows.as_bytes()).expect("rows");

@@ -4,7 +4,7 @@
 //! those of sequences' values and materialized views' refreshes. They are put in here, as
 //! `pg_dump` itself would have written and placed them: `pg_restore` makes no difference then.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -201,23 +201,6 @@ impl Toc {
 
     pub(super) fn push_refresh(&mut self, entry: Entry) {
         self.refreshes.push(entry);
-    }
-
-    /// Takes back entries that were added, for data that is left out after all. What was to be
-    /// restored after them does not wait for them any more.
-    pub fn remove(&mut self, ids: &[DumpId]) -> Result<(), TocError> {
-        let added: HashSet<DumpId> =
-            self.data.iter().chain(&self.refreshes).map(|entry| entry.dump_id).collect();
-        if let Some(id) = ids.iter().find(|id| !added.contains(id)) {
-            return Err(TocError::NotAdded(*id));
-        }
-        for entries in [&mut self.data, &mut self.refreshes] {
-            entries.retain(|entry| !ids.contains(&entry.dump_id));
-        }
-        for entry in self.data.iter_mut().chain(&mut self.refreshes) {
-            entry.dependencies.retain(|dependency| !ids.contains(dependency));
-        }
-        Ok(())
     }
 
     /// Says in the header how the data files are compressed. `pg_restore` finds each file by its

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
-use postgres::Row;
 use stillpoint_check::Oid;
+use tokio_postgres::Row;
 
 use super::{Error, Session};
 
@@ -45,14 +45,21 @@ impl Session {
     ///
     /// The first relation that cannot be locked.
     pub fn lock(&mut self, quoted_names: &[&str]) -> Result<(), Error> {
-        let mut list = String::new();
-        for name in quoted_names {
-            let separator = if list.is_empty() { "" } else { ", " };
-            // Writing to a String cannot fail. ONLY: each relation is locked by the worker
-            // that it was dealt to, never by way of its parent.
-            let _ = write!(list, "{separator}ONLY {name}");
-        }
+        let list = only(quoted_names);
         self.in_savepoint("lock a relation", &format!("LOCK TABLE {list} IN ACCESS SHARE MODE"))
+    }
+
+    /// The same without waiting and without a savepoint of its own: a lock that is not to be had
+    /// at once fails the transaction, back to the caller's savepoint.
+    ///
+    /// # Errors
+    ///
+    /// The first relation that cannot be locked.
+    pub fn lock_at_once(&mut self, quoted_names: &[&str]) -> Result<(), Error> {
+        let list = only(quoted_names);
+        self.client
+            .batch_execute(&format!("LOCK TABLE {list} IN ACCESS SHARE MODE NOWAIT"))
+            .map_err(Error::doing("lock a relation"))
     }
 
     /// Runs one statement in a savepoint of its own, so that its failure costs only itself.
@@ -110,6 +117,70 @@ impl Session {
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
+    /// The server process of the program that we have started under this `application_name`,
+    /// once it has taken over this session's snapshot.
+    ///
+    /// Anybody can give himself the name, so more is asked for: our role and database, a start
+    /// later than ours, our snapshot's `xmin`, and that there is no second such process.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn backend_of(&mut self, application: &str) -> Result<Option<i32>, Error> {
+        self.see_activity_anew()?;
+        let rows = self
+            .client
+            .query(
+                "SELECT a.pid \
+                   FROM pg_catalog.pg_stat_activity AS me \
+                   JOIN pg_catalog.pg_stat_activity AS a \
+                     ON a.datid = me.datid AND a.usesysid = me.usesysid \
+                    AND a.backend_start > me.backend_start \
+                    AND a.backend_xmin = me.backend_xmin \
+                  WHERE me.pid = pg_catalog.pg_backend_pid() AND a.application_name = $1",
+                &[&application],
+            )
+            .map_err(Error::doing("find the session of pg_dump"))?;
+        Ok(match rows.as_slice() {
+            [row] => Some(row.get(0)),
+            _ => None,
+        })
+    }
+
+    /// Whether the server process holds ACCESS SHARE locks on all the relations, and nobody is
+    /// queued for a lock on any of them.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn has_locked_all(&mut self, pid: i32, relations: &[Oid]) -> Result<bool, Error> {
+        let row = self
+            .client
+            .query_one(
+                "SELECT pg_catalog.count(DISTINCT l.relation) \
+                            FILTER (WHERE l.pid = $1 AND l.granted \
+                                      AND l.mode = 'AccessShareLock'), \
+                        pg_catalog.count(*) FILTER (WHERE NOT l.granted) \
+                   FROM pg_catalog.unnest($2::pg_catalog.oid[]) AS w (relation) \
+                   JOIN pg_catalog.pg_locks AS l \
+                     ON l.locktype = 'relation' AND l.relation = w.relation \
+                    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d \
+                                       WHERE d.datname = pg_catalog.current_database())",
+                &[&pid, &relations],
+            )
+            .map_err(Error::doing("read the locks of pg_dump"))?;
+        let (locked, queued): (i64, i64) = (row.get(0), row.get(1));
+        Ok(usize::try_from(locked) == Ok(relations.len()) && queued == 0)
+    }
+
+    /// Within a transaction the view of activities is kept as it was first seen.
+    fn see_activity_anew(&mut self) -> Result<(), Error> {
+        self.client
+            .execute("SELECT pg_catalog.pg_stat_clear_snapshot()", &[])
+            .map_err(Error::doing("look at the sessions anew"))?;
+        Ok(())
+    }
+
     /// Who holds, or waits in front for, a lock on one of the relations that ACCESS SHARE
     /// cannot pass.
     ///
@@ -142,10 +213,7 @@ impl Session {
     ///
     /// A lost connection.
     pub fn blockers_of(&mut self, application: &str) -> Result<Vec<Blocker>, Error> {
-        // Within a transaction the view of activities is kept as it was first seen.
-        self.client
-            .execute("SELECT pg_catalog.pg_stat_clear_snapshot()", &[])
-            .map_err(Error::doing("look at the sessions anew"))?;
+        self.see_activity_anew()?;
         let rows = self
             .client
             .query(
@@ -163,6 +231,17 @@ impl Session {
             .map_err(Error::doing("find out who holds the locks"))?;
         Ok(rows.iter().map(blocker).collect())
     }
+}
+
+/// ONLY: each relation is locked by the worker that it was dealt to, never by way of its parent.
+fn only(quoted_names: &[&str]) -> String {
+    let mut list = String::new();
+    for name in quoted_names {
+        let separator = if list.is_empty() { "" } else { ", " };
+        // Writing to a String cannot fail.
+        let _ = write!(list, "{separator}ONLY {name}");
+    }
+    list
 }
 
 fn blocker(row: &Row) -> Blocker {

@@ -10,7 +10,7 @@ mod names;
 mod session;
 mod state;
 
-use postgres::error::SqlState;
+use tokio_postgres::error::SqlState;
 
 pub use catalog::{RelationRow, SequenceValue, Wanted};
 pub use lock::Blocker;
@@ -20,63 +20,30 @@ pub use state::{ChangedRelation, Fingerprint};
 
 /// A query that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("could not {doing}: {source}")]
+#[error("could not {doing}: {}", describe(.source))]
 pub struct Error {
     /// What was being done, as a verb phrase.
     pub doing: String,
-    source: Source,
-}
-
-/// What the server or the connection said.
-#[derive(Debug, thiserror::Error)]
-enum Source {
-    #[error("{}", describe(.0))]
-    Server(#[from] postgres::Error),
-    #[error("{0}")]
-    Stream(std::io::Error),
-}
-
-impl From<std::io::Error> for Source {
-    fn from(error: std::io::Error) -> Self {
-        match error.downcast::<postgres::Error>() {
-            Ok(error) => Self::Server(error),
-            Err(error) => Self::Stream(error),
-        }
-    }
-}
-
-impl Source {
-    const fn server(&self) -> Option<&postgres::Error> {
-        match self {
-            Self::Server(error) => Some(error),
-            Self::Stream(_) => None,
-        }
-    }
+    source: tokio_postgres::Error,
 }
 
 impl Error {
     /// Names what was being done, for `map_err`.
-    pub(crate) fn doing(what: impl Into<String>) -> impl FnOnce(postgres::Error) -> Self {
+    pub(crate) fn doing(what: impl Into<String>) -> impl FnOnce(tokio_postgres::Error) -> Self {
         let doing = what.into();
-        move |source| Self { doing, source: Source::Server(source) }
-    }
-
-    /// The same for rows that are read as a stream, whose errors come wrapped.
-    pub(crate) fn reading(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        let doing = what.into();
-        move |error| Self { doing, source: Source::from(error) }
+        move |source| Self { doing, source }
     }
 
     /// The SQLSTATE, if the server gave the error.
     #[must_use]
     pub fn code(&self) -> Option<&SqlState> {
-        self.source.server()?.code()
+        self.source.code()
     }
 
     /// The server's own hint.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
-        self.source.server()?.as_db_error()?.hint()
+        self.source.as_db_error()?.hint()
     }
 
     /// Whether the server gave up waiting for a lock (`lock_timeout`, or a deadlock).
@@ -115,7 +82,7 @@ impl Error {
     }
 }
 
-fn describe(error: &postgres::Error) -> String {
+fn describe(error: &tokio_postgres::Error) -> String {
     let Some(server) = error.as_db_error() else {
         let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
         return format!("{error}{}", cause.unwrap_or_default());

@@ -3,11 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use postgres::{CancelToken, Client, NoTls};
-
 use super::Error;
 use crate::interrupt::Cancellable;
 use crate::quote::quote_literal;
+use crate::wire::{CancelToken, Client};
 
 /// `server_version_num`, for example 150020.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,17 +68,6 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Ends the query that a session runs, from another thread.
-pub struct Canceller(CancelToken);
-
-impl Canceller {
-    /// Asks the server to end it. If it runs none, nothing happens.
-    pub fn cancel(&self) {
-        // A server that does not answer has nothing to cancel.
-        let _ = self.0.cancel_query(NoTls);
-    }
-}
-
 /// Somebody who may create objects can put a view in the place of a sequence that we are about to
 /// read, and its functions would run with our rights (CVE-2024-7348). `pg_dump` forbids itself to
 /// expand views that are not the system's, where the server is of a minor version that can.
@@ -123,8 +111,8 @@ impl Session {
 
     /// What ends this session's query from another thread.
     #[must_use]
-    pub fn canceller(&self) -> Canceller {
-        Canceller(self.client.cancel_token())
+    pub fn canceller(&self) -> CancelToken {
+        self.client.cancel_token()
     }
 
     fn read_version(&mut self) -> Result<(), Error> {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use postgres::Row;
 use stillpoint_check::{
     Oid, RELATION_ANCESTORS, RELATION_NAMES, RELATION_STATE, Reason, Reasons, RelationState,
 };
+use tokio_postgres::Row;
 
 use super::{Error, Session};
 

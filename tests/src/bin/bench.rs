@@ -256,7 +256,8 @@ fn page(
         "# Benchmarks\n\n\
          Written by `make bench` on {date}: PostgreSQL {}, {cores} cores, release build.\n\
          Server and client on one machine. Every tool syncs what it wrote. The tools take turns,\n\
-         {pairs} rounds; seconds as median, minimum and maximum.\n\n\
+         {pairs} rounds; seconds as median, minimum and maximum. Of the steps of a dump, all but the\n\
+         last run beside `pg_dump`.\n\n\
          A run starts when creating a file is quick. For five minutes after many files were\n\
          deleted, ext4 searches past them for every new one; whoever creates ten thousand then\n\
          waits for the file system and for nothing else.\n\n\

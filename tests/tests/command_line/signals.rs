@@ -113,3 +113,20 @@ fn a_signal_ends_a_dump_in_the_middle_of_its_export() {
     let_exports_go(&mut observer);
     Stillpoint::dump(&cluster, "db", &archive).run().assert_exit(0);
 }
+
+#[test]
+fn a_signal_ends_a_dump_whose_export_is_done_and_whose_pg_dump_is_not() {
+    let (cluster, directory) = start();
+    cluster.allow_cancelled_statements();
+    let archive = directory.path().join("archive");
+    let mut holder = cluster.session("db");
+    let mut observer = cluster.session("db");
+    holder.exec("CREATE VIEW v AS SELECT 1 AS one");
+    holder.exec("BEGIN; LOCK TABLE v");
+    for signal in SIGNALS {
+        let dump = Stillpoint::dump(&cluster, "db", &archive).spawn();
+        wait_for(&mut observer, "pg_dump", "wait_event_type = 'Lock'");
+        wait_for(&mut observer, "stillpoint", "state = 'idle in transaction' AND query ~ '^COPY'");
+        assert_ends(dump, signal, &mut observer, &archive);
+    }
+}

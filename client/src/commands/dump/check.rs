@@ -1,52 +1,65 @@
 //! The check: every relation is compared under two snapshots, now that it can move no more.
 
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use postgres::error::SqlState;
 use stillpoint_check::{Oid, Reason, Reasons, compare};
+use tokio_postgres::error::SqlState;
 
-use super::lock::{Locked, Unlocked, Worker};
-use super::{AttemptEnd, Error};
+use super::lock::{Locked, Tables, Unlocked, Worker};
+use super::sequences::{Sequences, Valued};
+use super::snapshot::Peers;
+use super::{AttemptEnd, Error, Timings};
 use crate::manifest::{AttemptOutcome, Change, CheckMethod};
 use crate::server::{ChangedRelation, Session};
 
-/// Everything that was locked, and what was found to have moved.
+/// The tables that were locked, and what was found to have moved.
 pub struct Checked {
     pub locked: Locked,
-    /// One for each relation that moved, harmlessly or not, ascending by OID.
+    /// One for each table that moved, harmlessly or not, ascending by OID.
     pub changes: Vec<Change>,
 }
 
-impl Checked {
-    /// The relations that no longer hold what the snapshot promises.
-    pub fn moved(&self) -> HashSet<Oid> {
-        self.changes
-            .iter()
-            .filter(|change| !change.harmless)
-            .map(|change| change.relation)
-            .collect()
-    }
+/// The definitions and the values of sequences, and what was found to have moved.
+pub struct Defined {
+    pub valued: Valued,
+    /// One for each sequence that moved, harmlessly or not, ascending by OID.
+    pub changes: Vec<Change>,
+}
+
+/// The relations that no longer hold what the snapshot promises.
+pub fn moved(changes: &[Change]) -> HashSet<Oid> {
+    changes.iter().filter(|change| !change.harmless).map(|change| change.relation).collect()
 }
 
 impl Locked {
-    /// Compares every table and sequence of the dump.
+    /// Compares every table of the dump.
     ///
-    /// It runs after all locks are had: what the extension or the second connection sees then
-    /// is final for everything that a lock keeps still.
-    pub fn check(mut self, time: &mut Duration) -> Result<Checked, AttemptEnd> {
+    /// It runs after all their locks are had: what the extension or the second connection sees
+    /// then is final for everything that a lock keeps still.
+    pub fn check(mut self, timings: &mut Timings) -> Result<Checked, AttemptEnd> {
         let start = Instant::now();
-        let changes = self.changes()?;
-        *time = start.elapsed();
+        let Tables { workers, peers, method, .. } = &mut self.0;
+        let mut parties: Vec<Party<'_>> = workers.iter_mut().map(Party::from).collect();
+        let changes = changes(&mut parties, peers, *method)?;
+        timings.check += start.elapsed();
         Ok(Checked { locked: self, changes })
+    }
+
+    /// Compares every table, and every sequence, once more.
+    pub fn check_with(&mut self, valued: &mut Valued) -> Result<Vec<Change>, AttemptEnd> {
+        let Tables { workers, peers, method, .. } = &mut self.0;
+        let mut parties: Vec<Party<'_>> = workers.iter_mut().map(Party::from).collect();
+        parties.push(valued.party());
+        changes(&mut parties, peers, *method)
     }
 
     /// Tells an export that a renamed schema has spoilt, in spite of our locks, from one that
     /// can never work.
     ///
-    /// The failed worker's transaction can be asked nothing more, so it is always plain SQL that
-    /// compares here.
-    pub fn explain(&mut self, error: Error) -> AttemptEnd {
+    /// The failed worker's transaction can be asked nothing more, so it is always plain SQL in a
+    /// new session that compares here.
+    pub fn explain(&self, error: Error) -> AttemptEnd {
         match &error {
             // The other table can lack a column, or be one that we may not read.
             Error::Rows { source, .. } if source.is_moved_name() => {}
@@ -55,173 +68,194 @@ impl Locked {
             }
             _ => return AttemptEnd::Fatal(error),
         }
-        let all = self.all_relations();
-        let found = self.second_session().and_then(|mut second| {
-            Ok((by_two_snapshots(self.resolved.session(), &mut second, &all)?, second))
-        });
-        match found
-            .map_err(AttemptEnd::from)
-            .and_then(|(found, second)| self.describe(&found, Some(second)))
-        {
-            Ok(changes) if changes.iter().any(|change| !change.harmless) => {
-                AttemptEnd::moved(changes)
-            }
+        match self.changes_in_a_new_session() {
+            Ok(changes) if !moved(&changes).is_empty() => AttemptEnd::moved(changes),
             Ok(_) => AttemptEnd::Fatal(error),
             Err(end) => end,
         }
     }
 
-    fn changes(&mut self) -> Result<Vec<Change>, AttemptEnd> {
-        let plain = self.resolved.snapshot.connected.check == CheckMethod::Plain;
-        let unlocked: Vec<Oid> = self
-            .workers
-            .iter()
-            .flat_map(|worker| worker.unlocked.keys())
-            .chain(self.unlocked_sequences.keys())
-            .copied()
-            .collect();
-        let by_sql = if plain { self.all_relations() } else { unlocked };
-
-        let mut found = if plain { Vec::new() } else { self.by_extension()? };
-        let mut latest = None;
-        if !by_sql.is_empty() {
-            let mut second = self.second_session()?;
-            found.extend(by_two_snapshots(self.resolved.session(), &mut second, &by_sql)?);
-            latest = Some(second);
-        }
-        self.add_unlocked(&mut found)?;
-        found.sort_unstable_by_key(|changed| changed.relation);
-        self.describe(&found, latest)
-    }
-
-    fn all_relations(&self) -> Vec<Oid> {
-        let tables = self.workers.iter().flat_map(|worker| &worker.relations);
-        let sequences = self.sequences.iter().map(|sequence| sequence.relation);
-        tables.map(|row| row.relation).chain(sequences).collect()
-    }
-
-    /// Each session asks about the relations that it holds locks on.
-    fn by_extension(&mut self) -> Result<Vec<ChangedRelation>, Error> {
-        let sequences: Vec<Oid> = self
-            .sequences
-            .iter()
-            .map(|sequence| sequence.relation)
-            .filter(|relation| !self.unlocked_sequences.contains_key(relation))
-            .collect();
-        let main = self.resolved.session();
-        let workers = &mut self.workers;
-        let answers: Vec<Result<Vec<ChangedRelation>, Error>> = std::thread::scope(|scope| {
-            let mut threads: Vec<_> = workers
-                .iter_mut()
-                .map(|worker| scope.spawn(|| worker.changed_relations()))
-                .collect();
-            threads.push(scope.spawn(|| changed(main, &sequences)));
-            threads.into_iter().map(super::join).collect()
-        });
-        Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
-    }
-
-    /// A new session outside the snapshot.
-    fn second_session(&mut self) -> Result<Session, Error> {
-        self.resolved.second_session()
-    }
-
-    /// A relation that could not be locked has moved, even if it looks unmoved by now: its name
-    /// meant something else when it was asked for. Unless the server's complaint was a real one.
-    fn add_unlocked(&mut self, found: &mut Vec<ChangedRelation>) -> Result<(), AttemptEnd> {
-        let tables = self.workers.iter_mut().map(|worker| ('r', &mut worker.unlocked));
-        let all: Vec<(char, &mut Unlocked)> =
-            tables.chain([('S', &mut self.unlocked_sequences)]).collect();
-        for (kind, unlocked) in all {
-            let seen: HashSet<Oid> = found
-                .iter()
-                .filter(|changed| !is_harmless(changed, kind))
-                .map(|changed| changed.relation)
-                .collect();
-            for (relation, error) in unlocked {
-                if seen.contains(relation) {
-                    continue;
-                }
-                match error.take() {
-                    Some(error) if !is_about_a_name(error.code()) => return Err(error.into()),
-                    _ => add_reason(found, *relation, Reason::Renamed),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn describe(
-        &mut self,
-        found: &[ChangedRelation],
-        latest: Option<Session>,
-    ) -> Result<Vec<Change>, AttemptEnd> {
-        if found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let sequences: HashSet<Oid> =
-            self.sequences.iter().map(|sequence| sequence.relation).collect();
-        let wanted: Vec<Oid> = found
-            .iter()
-            .flat_map(|changed| changed.ancestors.iter().chain([&changed.relation]))
-            .copied()
-            .collect();
-        let mut names = self.resolved.session().relation_names(&wanted)?;
-        let unknown: Vec<Oid> =
-            wanted.into_iter().filter(|relation| !names.contains_key(relation)).collect();
-        if !unknown.is_empty() {
-            // A parent that is younger than the snapshot.
-            let mut latest = match latest {
-                Some(session) => session,
-                None => self.second_session()?,
-            };
-            names.extend(latest.relation_names(&unknown)?);
-        }
-        Ok(found
-            .iter()
-            .filter_map(|changed| {
-                let kind = if sequences.contains(&changed.relation) { 'S' } else { 'r' };
-                let reasons = relevant_reasons(changed.reasons, kind);
-                let (schema, name) = names
-                    .get(&changed.relation)
-                    .cloned()
-                    .unwrap_or_else(|| nameless(changed.relation));
-                let ancestors = changed.ancestors.iter().map(|ancestor| {
-                    let (schema, name) =
-                        names.get(ancestor).cloned().unwrap_or_else(|| nameless(*ancestor));
-                    format!("{schema}.{name}")
-                });
-                (!reasons.is_empty()).then(|| Change {
-                    relation: changed.relation,
-                    schema,
-                    name,
-                    reasons: reasons.iter().map(|reason| reason.as_str().to_owned()).collect(),
-                    rows_kept: changed.rows_kept,
-                    harmless: is_harmless(changed, kind),
-                    ancestors: ancestors.collect(),
-                })
-            })
-            .collect())
+    fn changes_in_a_new_session(&self) -> Result<Vec<Change>, AttemptEnd> {
+        let Tables { workers, peers, .. } = &self.0;
+        let mut session = peers.under_snapshot()?;
+        let rows = workers.iter().flat_map(|worker| &worker.relations);
+        let party = Party {
+            session: &mut session,
+            kind: 'r',
+            relations: rows.map(|row| row.relation).collect(),
+            unlocked: &mut Unlocked::new(),
+        };
+        changes(&mut [party], peers, CheckMethod::Plain)
     }
 }
 
-impl Worker {
+impl Valued {
+    /// Compares every sequence of the dump, as [`Locked::check`] does tables.
+    pub fn check(mut self, timings: &mut Timings) -> Result<Defined, AttemptEnd> {
+        let start = Instant::now();
+        let (peers, method) = (self.peers.clone(), self.snapshot.connected.check);
+        let changes = changes(&mut [self.party()], &peers, method)?;
+        timings.check += start.elapsed();
+        Ok(Defined { valued: self, changes })
+    }
+
+    fn party(&mut self) -> Party<'_> {
+        let Sequences { all, unlocked, .. } = &mut self.sequences;
+        Party {
+            session: &mut self.snapshot.connected.session,
+            kind: 'S',
+            relations: all.iter().map(|sequence| sequence.relation).collect(),
+            unlocked,
+        }
+    }
+}
+
+/// A session under the snapshot with the relations that it holds locks on.
+struct Party<'a> {
+    session: &'a mut Session,
+    /// `r` for tables, `S` for sequences.
+    kind: char,
+    relations: Vec<Oid>,
+    unlocked: &'a mut Unlocked,
+}
+
+impl<'a> From<&'a mut Worker> for Party<'a> {
+    fn from(worker: &'a mut Worker) -> Self {
+        let Worker { session, relations, unlocked } = worker;
+        let relations = relations.iter().map(|row| row.relation).collect();
+        Self { session, kind: 'r', relations, unlocked }
+    }
+}
+
+impl Party<'_> {
+    /// Asks the extension about what this session has locked.
     fn changed_relations(&mut self) -> Result<Vec<ChangedRelation>, Error> {
         let locked: Vec<Oid> = self
             .relations
             .iter()
-            .map(|row| row.relation)
             .filter(|relation| !self.unlocked.contains_key(relation))
+            .copied()
             .collect();
-        changed(&mut self.session, &locked)
+        if locked.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.session.changed_relations(&locked)?)
     }
 }
 
-fn changed(session: &mut Session, relations: &[Oid]) -> Result<Vec<ChangedRelation>, Error> {
-    if relations.is_empty() {
-        return Ok(Vec::new());
+fn changes(
+    parties: &mut [Party<'_>],
+    peers: &Peers,
+    method: CheckMethod,
+) -> Result<Vec<Change>, AttemptEnd> {
+    let plain = method == CheckMethod::Plain;
+    let by_sql: Vec<Oid> = if plain {
+        parties.iter().flat_map(|party| &party.relations).copied().collect()
+    } else {
+        parties.iter().flat_map(|party| party.unlocked.keys()).copied().collect()
+    };
+    let mut found = if plain { Vec::new() } else { by_extension(parties)? };
+    let mut latest = None;
+    if let Some(first) = parties.first_mut()
+        && !by_sql.is_empty()
+    {
+        let mut second = peers.outside()?;
+        found.extend(by_two_snapshots(first.session, &mut second, &by_sql)?);
+        latest = Some(second);
     }
-    Ok(session.changed_relations(relations)?)
+    add_unlocked(parties, &mut found)?;
+    found.sort_unstable_by_key(|changed| changed.relation);
+    describe(parties, peers, &found, latest)
+}
+
+/// Each session asks about the relations that it holds locks on.
+fn by_extension(parties: &mut [Party<'_>]) -> Result<Vec<ChangedRelation>, Error> {
+    let answers: Vec<Result<Vec<ChangedRelation>, Error>> = std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            parties.iter_mut().map(|party| scope.spawn(|| party.changed_relations())).collect();
+        threads.into_iter().map(super::join).collect()
+    });
+    Ok(answers.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// A relation that could not be locked has moved, even if it looks unmoved by now: its name
+/// meant something else when it was asked for. Unless the server's complaint was a real one.
+fn add_unlocked(
+    parties: &mut [Party<'_>],
+    found: &mut Vec<ChangedRelation>,
+) -> Result<(), AttemptEnd> {
+    for Party { kind, unlocked, .. } in parties {
+        let seen: HashSet<Oid> = found
+            .iter()
+            .filter(|changed| !is_harmless(changed, *kind))
+            .map(|changed| changed.relation)
+            .collect();
+        for (relation, error) in unlocked.iter_mut() {
+            if seen.contains(relation) {
+                continue;
+            }
+            match error.take() {
+                Some(error) if !is_about_a_name(error.code()) => return Err(error.into()),
+                _ => add_reason(found, *relation, Reason::Renamed),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn describe(
+    parties: &mut [Party<'_>],
+    peers: &Peers,
+    found: &[ChangedRelation],
+    latest: Option<Session>,
+) -> Result<Vec<Change>, AttemptEnd> {
+    let sequences: HashSet<Oid> = parties
+        .iter()
+        .filter(|party| party.kind == 'S')
+        .flat_map(|party| party.relations.iter().copied())
+        .collect();
+    let Some(first) = parties.first_mut().filter(|_| !found.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let wanted: Vec<Oid> = found
+        .iter()
+        .flat_map(|changed| changed.ancestors.iter().chain([&changed.relation]))
+        .copied()
+        .collect();
+    let mut names = first.session.relation_names(&wanted)?;
+    let unknown: Vec<Oid> =
+        wanted.into_iter().filter(|relation| !names.contains_key(relation)).collect();
+    if !unknown.is_empty() {
+        // A parent that is younger than the snapshot.
+        let mut latest = match latest {
+            Some(session) => session,
+            None => peers.outside()?,
+        };
+        names.extend(latest.relation_names(&unknown)?);
+    }
+    Ok(found
+        .iter()
+        .filter_map(|changed| {
+            let kind = if sequences.contains(&changed.relation) { 'S' } else { 'r' };
+            let reasons = relevant_reasons(changed.reasons, kind);
+            let (schema, name) =
+                names.get(&changed.relation).cloned().unwrap_or_else(|| nameless(changed.relation));
+            let ancestors = changed.ancestors.iter().map(|ancestor| {
+                let (schema, name) =
+                    names.get(ancestor).cloned().unwrap_or_else(|| nameless(*ancestor));
+                format!("{schema}.{name}")
+            });
+            (!reasons.is_empty()).then(|| Change {
+                relation: changed.relation,
+                schema,
+                name,
+                reasons: reasons.iter().map(|reason| reason.as_str().to_owned()).collect(),
+                rows_kept: changed.rows_kept,
+                harmless: is_harmless(changed, kind),
+                ancestors: ancestors.collect(),
+            })
+        })
+        .collect())
 }
 
 /// The check by plain SQL: one catalog query under the dump's snapshot and under a later one.

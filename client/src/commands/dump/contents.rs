@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use stillpoint_check::Oid;
 
-use super::lock::Locked;
+use super::sequences::Valued;
 use super::{AttemptEnd, Error};
 use crate::archive::{
     Creator, DumpId, MaterializedViewData, SequenceSet, TableData, Toc, copy_statement,
@@ -12,26 +12,17 @@ use crate::archive::{
 use crate::quote::{quote_identifier, quote_qualified};
 use crate::server::{RelationRow, Session};
 
-impl Locked {
+impl Valued {
     /// Adds the tables' entries, in the order of a restore without -j (the export's own order is
     /// another): by name, but for an extension's tables, whose foreign keys are there before
     /// the rows, what they refer to before what refers to it.
-    pub fn add_tables(
-        &mut self,
-        left_out: &HashSet<Oid>,
-    ) -> Result<HashMap<Oid, DumpId>, AttemptEnd> {
-        let Self { resolved, toc, workers, .. } = self;
-        let mut rows: Vec<&RelationRow> = workers
-            .iter()
-            .flat_map(|worker| &worker.relations)
-            .filter(|row| !left_out.contains(&row.relation))
-            .collect();
+    pub fn add_tables(&mut self, mut rows: Vec<&RelationRow>) -> Result<(), AttemptEnd> {
         rows.sort_unstable_by(|a, b| (&a.schema, &a.name).cmp(&(&b.schema, &b.name)));
         let configuration: Vec<Oid> =
             rows.iter().filter(|row| row.configuration.is_some()).map(|row| row.relation).collect();
-        let references = resolved.session().references(&configuration)?;
+        let references = self.snapshot.connected.session.references(&configuration)?;
 
-        let mut entries = HashMap::new();
+        let mut entries: HashMap<Oid, DumpId> = HashMap::new();
         while !rows.is_empty() {
             let targets = |row: &RelationRow| references.get(&row.relation).into_iter().flatten();
             let (mut free, mut waiting): (Vec<_>, Vec<_>) =
@@ -43,18 +34,18 @@ impl Locked {
             for row in free {
                 let after: Vec<DumpId> =
                     targets(row).filter_map(|it| entries.get(it)).copied().collect();
-                entries.insert(row.relation, add_table(toc, row, &after)?);
+                entries.insert(row.relation, add_table(&mut self.toc, row, &after)?);
             }
             rows = waiting;
         }
-        Ok(entries)
+        Ok(())
     }
 
     /// Adds what follows from sequences and materialized views.
     pub fn add_values(&mut self, left_out: &HashSet<Oid>) -> Result<(), AttemptEnd> {
         let values: HashMap<Oid, _> =
-            self.values.iter().map(|value| (value.relation, value)).collect();
-        for sequence in &self.sequences {
+            self.sequences.values.iter().map(|value| (value.relation, value)).collect();
+        for sequence in &self.sequences.all {
             if left_out.contains(&sequence.relation) {
                 continue;
             }
@@ -73,7 +64,7 @@ impl Locked {
                 is_called: value.is_called,
             })?;
         }
-        add_refreshes(&mut self.toc, self.resolved.session())
+        add_refreshes(&mut self.toc, &mut self.snapshot.connected.session)
     }
 }
 

@@ -1,29 +1,64 @@
 //! The DDL step: `pg_dump` writes definitions and large objects under our snapshot.
 //!
-//! It runs before any of our workers asks for a lock. With a worker's ACCESS SHARE held and
-//! somebody's ACCESS EXCLUSIVE waiting for it, `pg_dump` would queue behind that one for ever,
-//! in a cycle of which the server sees only a part.
+//! No worker of ours asks for a lock before `pg_dump` holds its own on every table that they will
+//! lock. With a worker's ACCESS SHARE held and somebody's ACCESS EXCLUSIVE waiting for it,
+//! `pg_dump` would queue behind that one for ever, in a cycle of which the server sees only a
+//! part. A lock that it holds already it never has to ask for again.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use stillpoint_check::Oid;
 
-use super::pg_dump::{End, PgDump, application};
-use super::snapshot::Resolved;
+use super::pg_dump::{End, PgDump, Waker, application};
+use super::snapshot::{Peers, Resolved, Snapshot};
 use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::Toc;
 use crate::manifest::AttemptOutcome;
 use crate::programs::Program;
-use crate::selection::Selected;
-use crate::server::{NamedObjects, PARTITIONED_TABLE, Session};
+use crate::server::{NamedObjects, PARTITIONED_TABLE, RelationRow};
 
-/// The relations of the dump, and the archive that has their definitions.
-pub struct Described {
+/// `pg_dump` runs; it has been told what to describe in the user's words.
+pub struct Started {
+    // Dropped, and ended, before the session that holds its snapshot.
+    pub run: PgDump,
+    pub waker: Waker,
     pub resolved: Resolved,
+    pub peers: Peers,
+}
+
+/// `pg_dump` runs, and what has to be in its archive is known.
+pub struct Describing {
+    // Dropped, and ended, before the session that holds its snapshot.
+    pub run: PgDump,
+    pub waker: Waker,
+    pub snapshot: Snapshot,
+    pub peers: Peers,
+    pub expected: Expected,
+}
+
+/// What has to be in the archive, by the catalogs under the snapshot.
+pub struct Expected {
+    /// Tables that it must describe, partitioned ones included.
+    pub tables: HashSet<Oid>,
+    /// Sequences and materialized views that it must describe, since the user has named them.
+    pub named: Vec<Oid>,
+    /// Sequences of extensions' configurations, which it does not describe.
+    pub configuration: Vec<RelationRow>,
+    /// Relations that hold nothing on this server.
+    pub unreadable: HashSet<Oid>,
+    /// What definitions may call by name.
+    pub names: NamedObjects,
+}
+
+/// The archive that has the definitions of all that is to be dumped.
+pub struct Described {
+    pub snapshot: Snapshot,
+    pub peers: Peers,
     pub toc: Toc,
+    pub expected: Expected,
 }
 
 /// How many milliseconds a `pg_dump` may wait for its tables of which nobody takes care any more.
@@ -33,52 +68,20 @@ fn backstop(lock_timeout: Duration) -> u128 {
 }
 
 impl Resolved {
-    /// Lets `pg_dump` write the archive without rows into `directory`, which must be empty.
+    /// Lets `pg_dump` begin to write the archive without rows into `directory`, which must be
+    /// empty.
     pub fn describe(
         mut self,
         options: &Options,
         pg_dump: &Program,
         directory: &Path,
-        timings: &mut Timings,
-    ) -> Result<Described, AttemptEnd> {
-        let start = Instant::now();
+    ) -> Result<Started, AttemptEnd> {
         let arguments = self.pg_dump_arguments(options, pg_dump, directory)?;
-        let connected = &mut self.snapshot.connected;
+        let peers = self.snapshot.peers()?;
+        let connected = &self.snapshot.connected;
         let password = connected.target.password();
-        let mut run = PgDump::start(pg_dump, &arguments, &application(connected), password)?;
-        let end = run.watch(&mut connected.session, options.lock_timeout)?;
-        timings.ddl = start.elapsed();
-        match end {
-            End::Done(messages) => {
-                for line in messages.lines() {
-                    tracing::warn!("{line}");
-                }
-            }
-            End::Failed(message) => return Err(self.explain_failure(message)),
-            End::Blocked(blockers) => {
-                return Err(AttemptEnd::over(
-                    AttemptOutcome::LockTimeout,
-                    Error::DdlBlocked { blockers },
-                ));
-            }
-        }
-        let toc = Toc::read(directory)?;
-        if toc.has_data() {
-            // With ours they would be restored twice.
-            let message = "pg_dump has written data although it was told not to".into();
-            return Err(AttemptEnd::Fatal(Error::PgDump { message }));
-        }
-        if let Some(difference) = difference(&toc, &self.selected) {
-            // pg_dump resolves patterns through functions that read the live catalog, so
-            // that a rename in the meantime can make the two differ.
-            return Err(self.explain_failure(difference));
-        }
-        let then = self.session().named_objects()?;
-        let renamed = renamed(&then, &self.second_session()?.named_objects()?);
-        if !renamed.is_empty() {
-            return Err(AttemptEnd::over(AttemptOutcome::DdlFailed, Error::Renamed(renamed)));
-        }
-        Ok(Described { resolved: self, toc })
+        let (run, waker) = PgDump::start(pg_dump, &arguments, &application(connected), password)?;
+        Ok(Started { run, waker, resolved: self, peers })
     }
 
     fn pg_dump_arguments(
@@ -111,6 +114,58 @@ impl Resolved {
         arguments.extend(self.selected.arguments.iter().map(OsString::from));
         Ok(arguments)
     }
+}
+
+impl Describing {
+    /// Waits until `pg_dump` has locked all the tables, so that ours can be locked beside it.
+    /// Gives false if it has ended before that, well or not.
+    pub fn has_locked(&mut self, tables: &[Oid], options: &Options) -> Result<bool, Error> {
+        let session = &mut self.snapshot.connected.session;
+        self.run.has_locked(session, tables, options.lock_timeout)
+    }
+
+    /// Waits for the end of `pg_dump` and reads what it has written.
+    pub fn finish(
+        mut self,
+        options: &Options,
+        directory: &Path,
+        timings: &mut Timings,
+    ) -> Result<Described, AttemptEnd> {
+        let end = self.run.watch(&mut self.snapshot.connected.session, options.lock_timeout)?;
+        timings.ddl = self.run.elapsed();
+        match end {
+            End::Done(messages) => {
+                for line in messages.lines() {
+                    tracing::warn!("{line}");
+                }
+            }
+            End::Failed(message) => return Err(self.explain_failure(message)),
+            End::Blocked(blockers) => {
+                return Err(AttemptEnd::over(
+                    AttemptOutcome::LockTimeout,
+                    Error::DdlBlocked { blockers },
+                ));
+            }
+            End::Stopped => return Err(Error::Stopped.into()),
+        }
+        let toc = Toc::read(directory)?;
+        if toc.has_data() {
+            // With ours they would be restored twice.
+            let message = "pg_dump has written data although it was told not to".into();
+            return Err(AttemptEnd::Fatal(Error::PgDump { message }));
+        }
+        if let Some(difference) = difference(&toc, &self.expected) {
+            // pg_dump resolves patterns through functions that read the live catalog, so
+            // that a rename in the meantime can make the two differ.
+            return Err(self.explain_failure(difference));
+        }
+        let renamed = renamed(&self.expected.names, &self.peers.outside()?.named_objects()?);
+        if !renamed.is_empty() {
+            return Err(AttemptEnd::over(AttemptOutcome::DdlFailed, Error::Renamed(renamed)));
+        }
+        let Self { snapshot, peers, expected, .. } = self;
+        Ok(Described { snapshot, peers, toc, expected })
+    }
 
     /// Tells an attempt that concurrent DDL has spoilt from a `pg_dump` that can never work.
     ///
@@ -125,9 +180,8 @@ impl Resolved {
     }
 
     fn ddl_has_committed(&mut self) -> Result<bool, Error> {
-        let then = self.session().catalog_digest()?;
-        let mut latest = Session::start(self.snapshot.connected.target.connect()?)?;
-        Ok(latest.catalog_digest()? != then)
+        let then = self.snapshot.connected.session.catalog_digest()?;
+        Ok(self.peers.outside()?.catalog_digest()? != then)
     }
 }
 
@@ -139,20 +193,15 @@ pub fn archive_encoding(database_encoding: &str) -> &'static str {
 
 /// How what `pg_dump` described differs from what we resolved: in tables, and in the sequences and
 /// materialized views that the user has named.
-fn difference(toc: &Toc, selected: &Selected) -> Option<String> {
+fn difference(toc: &Toc, expected: &Expected) -> Option<String> {
     let tables: HashSet<Oid> = toc.table_oids().into_iter().collect();
     let others = toc.sequences().into_iter().chain(toc.materialized_views());
     let others: HashSet<Oid> = others.map(|described| described.oid).collect();
-    let resolved: HashSet<Oid> = selected
-        .relations
-        .iter()
-        .filter(|relation| relation.configuration.is_none())
-        .map(|relation| relation.relation)
-        .collect();
-    let missing = resolved
+    let missing = expected
+        .tables
         .difference(&tables)
-        .chain(selected.named.iter().filter(|relation| !others.contains(relation)));
-    let surplus = tables.difference(&resolved);
+        .chain(expected.named.iter().filter(|relation| !others.contains(relation)));
+    let surplus = tables.difference(&expected.tables);
     if missing.clone().next().is_none() && surplus.clone().next().is_none() {
         return None;
     }

@@ -1,13 +1,73 @@
 //! Dealing relations to workers: by size, in advance, so that no worker asks for a lock later.
 
+use std::collections::HashSet;
+use std::time::Instant;
+
+use stillpoint_check::Oid;
+
+use super::ddl::{Describing, Expected, Started, archive_encoding};
+use super::lock::{Dealt, Tables, Unlocked, Worker};
+use super::snapshot::{Resolved, Snapshot};
+use super::{Error, Options, Timings};
 use crate::server::RelationRow;
+
+impl Started {
+    /// Lists what the snapshot has, and deals the tables to workers, each with its session under
+    /// the snapshot. What `pg_dump` does goes on beside this.
+    pub fn deal(
+        self,
+        options: &Options,
+        timings: &mut Timings,
+    ) -> Result<(Describing, Dealt), Error> {
+        let start = Instant::now();
+        // In this order: what comes later is dropped earlier, pg_dump before its snapshot.
+        let Self { resolved: Resolved { mut snapshot, selected }, peers, run, waker } = self;
+        let mut relations = snapshot.connected.session.wanted_relations(&selected.wanted)?;
+        let described = relations.iter().filter(|row| row.configuration.is_none());
+        let tables = described.map(|row| row.relation).collect();
+        let unreadable = unreadable(&mut snapshot, &relations)?;
+        relations.retain(|row| row.kind != 'p' && !unreadable.contains(&row.relation));
+        let (readable, configuration): (Vec<_>, Vec<_>) =
+            relations.into_iter().partition(|row| row.kind == 'r');
+        let names = snapshot.connected.session.named_objects()?;
+        timings.resolve += start.elapsed();
+
+        let mut workers = Vec::new();
+        for relations in deal(readable, options.jobs) {
+            let session = peers.under_snapshot()?;
+            workers.push(Worker { session, relations, unlocked: Unlocked::new() });
+        }
+        let connected = &snapshot.connected;
+        let dealt = Dealt(Tables {
+            workers,
+            peers: peers.clone(),
+            method: connected.check,
+            encoding: archive_encoding(&connected.identity.encoding),
+        });
+        let expected = Expected { tables, named: selected.named, configuration, unreadable, names };
+        Ok((Describing { run, waker, snapshot, peers, expected }, dealt))
+    }
+}
+
+/// Relations that hold nothing on this server: a standby has no rows of unlogged tables. As
+/// `pg_dump` does, the dump gives their definitions alone.
+fn unreadable(snapshot: &mut Snapshot, relations: &[RelationRow]) -> Result<HashSet<Oid>, Error> {
+    if !snapshot.connected.identity.in_recovery {
+        return Ok(HashSet::new());
+    }
+    let unlogged = snapshot.connected.session.unlogged_relations()?;
+    for row in relations.iter().filter(|row| unlogged.contains(&row.relation)) {
+        tracing::warn!("table {} is unlogged: a standby has no rows of it", row.quoted());
+    }
+    Ok(unlogged)
+}
 
 /// Parts the relations among at most `workers` hands of about the same size, each smallest
 /// first (by pages, then by OID): the order in which they are to be locked. They are exported
 /// the other way round.
 ///
 /// No hand is empty; there are fewer hands than workers if there are fewer relations.
-pub fn deal(mut relations: Vec<RelationRow>, workers: usize) -> Vec<Vec<RelationRow>> {
+fn deal(mut relations: Vec<RelationRow>, workers: usize) -> Vec<Vec<RelationRow>> {
     /// What a relation costs besides its pages: COPY's start, a file.
     const OVERHEAD_PAGES: u64 = 8;
 

@@ -113,6 +113,10 @@ pub enum Error {
     /// Relations are not what the snapshot promises; with `--strict`, this ends the dump.
     #[error("{} moved while the dump started: {}", relations(.0.len()), .0.join(", "))]
     Moved(Vec<String>),
+    /// What was given up since another part of the dump has failed. It is that failure which is
+    /// told, and not this.
+    #[error("stopped, since another part of the dump has failed")]
+    Stopped,
     /// A worker has panicked: a bug.
     #[error("internal error: a worker thread has panicked")]
     Panic,

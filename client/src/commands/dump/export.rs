@@ -1,158 +1,171 @@
 //! The export: what was verified is read, compressed, checksummed and written.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use stillpoint_check::Oid;
 
-use super::check::Checked;
-use super::ddl::archive_encoding;
+use super::check::{Checked, Defined, moved};
 use super::lock::{Locked, Worker};
+use super::sequences::Valued;
+use super::stop::{Alarm, Stop};
 use super::{AttemptEnd, Error, Options, Timings};
-use crate::archive::{DumpId, data_file_name};
-use crate::codec::{Encoder, Written};
+use crate::archive::{Toc, data_file_name};
+use crate::codec::Encoder;
 use crate::manifest::{Algorithm, Change, FileRecord};
 use crate::quote::quote_identifier;
 use crate::server::{self, RelationRow, Session};
+use crate::wire::Rows;
 
-/// What may be exported: every relation holds what the snapshot promises, or is left out.
+/// How often the workers are told to stop, if they are to.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What may be exported: every table holds what the snapshot promises, or is left out.
 pub struct Verified {
     locked: Locked,
     left_out: HashSet<Oid>,
     changes: Vec<Change>,
 }
 
-/// The rows are in the archive's directory, its table of contents in memory.
+/// The rows are in the archive's directory.
 pub struct Exported {
-    pub locked: Locked,
-    pub changes: Vec<Change>,
-    pub left_out: HashSet<Oid>,
-    pub files: Vec<FileRecord>,
-    entries: HashMap<Oid, DumpId>,
+    locked: Locked,
+    changes: Vec<Change>,
+    left_out: HashSet<Oid>,
+    /// Files with the tables that they are of.
+    files: Vec<(Oid, FileRecord)>,
     /// What could not be read by its name, and what the server said.
     unread: Vec<(Oid, Error)>,
 }
 
+/// Everything is in the archive's directory, the table of contents in memory.
+pub struct Completed {
+    pub toc: Toc,
+    pub files: Vec<FileRecord>,
+    pub changes: Vec<Change>,
+    pub left_out: HashSet<Oid>,
+}
+
 impl Checked {
-    /// Takes the relations that moved out of what is to be exported. Without any, all of it is.
+    /// Takes the tables that moved out of what is to be exported. Without any, all of it is.
     pub fn verified(self) -> Verified {
-        let left_out = self.moved();
+        let left_out = moved(&self.changes);
         Verified { locked: self.locked, left_out, changes: self.changes }
     }
 }
 
-/// One file to be written.
-struct Task<'a> {
-    relation: &'a RelationRow,
-    file: String,
-}
-
 impl Verified {
-    /// Reads every verified relation into a file of its own, largest first. With `leave_out`, one
+    /// Reads every verified table into a file of its own, largest first. With `leave_out`, one
     /// whose name has come to mean nothing, or something else, does not end the export.
     pub fn export(
         mut self,
         options: &Options,
         directory: &Path,
         leave_out: bool,
+        stop: &Stop,
         timings: &mut Timings,
     ) -> Result<Exported, AttemptEnd> {
         let start = Instant::now();
-        let identity = &self.locked.resolved.snapshot.connected.identity;
-        let encoding = archive_encoding(&identity.encoding);
-        let extension = options.compression.codec().extension();
-        let entries = self.locked.add_tables(&self.left_out)?;
-
-        let stop = AtomicBool::new(false);
+        let export =
+            Export { options, directory, encoding: self.locked.0.encoding, leave_out, stop };
+        let left_out = &self.left_out;
+        let (running, ended) = mpsc::channel::<()>();
         let results: Vec<Result<Share, Error>> = std::thread::scope(|scope| {
             let threads: Vec<_> = self
                 .locked
+                .0
                 .workers
                 .iter_mut()
                 .map(|worker| {
                     let Worker { session, relations, .. } = worker;
-                    let tasks: Vec<Task<'_>> = relations
-                        .iter()
-                        .rev()
-                        .filter_map(|relation| {
-                            let id = entries.get(&relation.relation)?;
-                            let file = data_file_name(*id) + extension;
-                            Some(Task { relation, file })
-                        })
-                        .collect();
-                    let export = Export { options, directory, encoding, leave_out, stop: &stop };
+                    let tables = relations.iter().rev();
+                    let tables = tables.filter(|row| !left_out.contains(&row.relation));
+                    let running = running.clone();
                     scope.spawn(move || {
+                        let _running = running;
+                        let alarm = Alarm::new(|| stop.set());
                         let canceller = session.canceller();
-                        let share = export
-                            .all(session, &tasks)
-                            .inspect_err(|_| export.stop.store(true, Ordering::Relaxed));
-                        if export.stop.load(Ordering::Relaxed) {
+                        let share = export.all(session, tables).map_err(|error| {
                             // Before it closes, the connection takes in all that the server
                             // still sends: of a large table that is a lot.
                             canceller.cancel();
-                        }
-                        share
+                            // What fails when all are stopped fails because of that.
+                            if stop.is_set() { Error::Stopped } else { error }
+                        })?;
+                        alarm.call_off();
+                        Ok(share)
                     })
                 })
                 .collect();
+            drop(running);
+            // Nothing is ever sent: the last thread that ends closes the channel.
+            while ended.recv_timeout(CANCEL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                if stop.is_set() {
+                    stop.cancel();
+                }
+            }
             threads.into_iter().map(super::join).collect()
         });
+        timings.export += start.elapsed();
         let mut all = Share::default();
+        let mut stopped = None;
         for share in results {
             match share {
                 Ok(share) => {
                     all.files.extend(share.files);
                     all.unread.extend(share.unread);
                 }
+                Err(error @ Error::Stopped) => stopped = Some(error),
                 Err(error) => return Err(self.locked.explain(error)),
             }
         }
-        timings.export = start.elapsed();
+        if let Some(error) = stopped {
+            return Err(error.into());
+        }
         let Self { locked, left_out, changes } = self;
         let Share { files, unread } = all;
-        Ok(Exported { locked, changes, left_out, files, entries, unread })
+        Ok(Exported { locked, changes, left_out, files, unread })
     }
 }
 
 impl Exported {
     /// Checks everything once more while the locks are still held: a schema that was renamed
-    /// under a lock has made a name mean another table. Gives the relations that moved during
-    /// the export.
-    pub fn check_again(self, timings: &mut Timings) -> Result<Rechecked, AttemptEnd> {
-        let Self { locked, changes, left_out, files, entries, unread } = self;
-        let checked = locked.check(&mut timings.recheck)?;
-        let moved_late: HashSet<Oid> = checked.moved().difference(&left_out).copied().collect();
-        if let Some((_, error)) = unread.into_iter().find(|(it, _)| !moved_late.contains(it)) {
+    /// under a lock has made a name mean another table.
+    pub fn check_again(
+        mut self,
+        defined: Defined,
+        timings: &mut Timings,
+    ) -> Result<Rechecked, AttemptEnd> {
+        let start = Instant::now();
+        let Defined { mut valued, changes } = defined;
+        self.left_out.extend(moved(&changes));
+        self.changes.extend(changes);
+        let late = self.locked.check_with(&mut valued)?;
+        timings.recheck = start.elapsed();
+        let moved_late: HashSet<Oid> = moved(&late).difference(&self.left_out).copied().collect();
+        let mut unread = std::mem::take(&mut self.unread).into_iter();
+        if let Some((_, error)) = unread.find(|(relation, _)| !moved_late.contains(relation)) {
             // It has not moved: the server's complaint was a real one.
             return Err(AttemptEnd::Fatal(error));
         }
-        let (locked, changes) = (checked.locked, with_late(changes, checked.changes));
-        let unread = Vec::new();
-        Ok(Rechecked {
-            exported: Self { locked, changes, left_out, files, entries, unread },
-            moved_late,
-        })
+        self.changes = with_late(std::mem::take(&mut self.changes), late);
+        self.changes.sort_by_key(|change| change.relation);
+        Ok(Rechecked { exported: self, valued, moved_late })
     }
 
-    /// Takes relations out of the archive whose rows have been written already.
-    fn remove(&mut self, relations: &HashSet<Oid>, directory: &Path) -> Result<(), AttemptEnd> {
-        for relation in relations {
-            self.left_out.insert(*relation);
-            let Some(id) = self.entries.remove(relation) else { continue };
-            self.locked.toc.remove(&[id])?;
-            let stem = data_file_name(id);
-            if let Some(index) = self.files.iter().position(|file| file.name.starts_with(&stem)) {
-                let path = directory.join(self.files.swap_remove(index).name);
-                std::fs::remove_file(&path).map_err(|source| Error::File {
-                    doing: "remove",
-                    path,
-                    source,
-                })?;
-            }
+    /// Takes tables out of the archive whose rows have been written already.
+    fn remove(&mut self, tables: &HashSet<Oid>, directory: &Path) -> Result<(), Error> {
+        for (_, file) in self.files.extract_if(.., |(table, _)| tables.contains(table)) {
+            let path = directory.join(file.name);
+            std::fs::remove_file(&path).map_err(|source| Error::File {
+                doing: "remove",
+                path,
+                source,
+            })?;
         }
         Ok(())
     }
@@ -176,6 +189,7 @@ fn with_late(mut changes: Vec<Change>, late: Vec<Change>) -> Vec<Change> {
 /// What the check after the export found.
 pub struct Rechecked {
     exported: Exported,
+    valued: Valued,
     moved_late: HashSet<Oid>,
 }
 
@@ -190,20 +204,25 @@ impl Rechecked {
         self.exported.changes
     }
 
-    /// Completes the table of contents; what moved late is left out of it.
-    pub fn complete(self, directory: &Path) -> Result<Exported, AttemptEnd> {
-        let Self { mut exported, moved_late } = self;
+    /// Completes the table of contents; what moved is left out of it. Nothing is read from here
+    /// on: the sessions end, and with them their locks.
+    pub fn complete(self, directory: &Path) -> Result<Completed, AttemptEnd> {
+        let Self { mut exported, mut valued, moved_late } = self;
         exported.remove(&moved_late, directory)?;
-        let left_out = exported.left_out.clone();
-        exported.locked.add_values(&left_out)?;
-        Ok(exported)
+        let Exported { locked, changes, mut left_out, files, .. } = exported;
+        left_out.extend(moved_late);
+        let rows = locked.0.workers.iter().flat_map(|worker| &worker.relations);
+        valued.add_tables(rows.filter(|row| !left_out.contains(&row.relation)).collect())?;
+        valued.add_values(&left_out)?;
+        let files = files.into_iter().map(|(_, file)| file).collect();
+        Ok(Completed { toc: valued.toc, files, changes, left_out })
     }
 }
 
 /// What one worker has read.
 #[derive(Default)]
 struct Share {
-    files: Vec<FileRecord>,
+    files: Vec<(Oid, FileRecord)>,
     unread: Vec<(Oid, Error)>,
 }
 
@@ -214,87 +233,84 @@ struct Export<'a> {
     directory: &'a Path,
     encoding: &'a str,
     leave_out: bool,
-    /// Set when a worker has failed: its error is the one that counts.
-    stop: &'a AtomicBool,
+    stop: &'a Stop,
 }
 
 impl Export<'_> {
-    fn all(self, session: &mut Session, tasks: &[Task<'_>]) -> Result<Share, Error> {
+    fn all<'r>(
+        self,
+        session: &mut Session,
+        tables: impl Iterator<Item = &'r RelationRow>,
+    ) -> Result<Share, Error> {
         let mut encoder = Encoder::new(self.options.compression).map_err(|source| Error::File {
             doing: "compress into",
             path: self.directory.to_owned(),
             source,
         })?;
         let mut share = Share::default();
-        for task in tasks {
-            let row = task.relation;
-            let written = if self.leave_out {
-                session.savepoint()?;
-                match self.one(session, task, &mut encoder) {
-                    Err(Error::Rows { source, relation }) if source.is_moved_name() => {
-                        session.back_to_savepoint()?;
-                        share.unread.push((row.relation, Error::Rows { source, relation }));
-                        continue;
-                    }
-                    other => {
-                        let written = other?;
-                        session.release_savepoint()?;
-                        written
-                    }
+        let copies = tables.map(|row| (row, copy_out_statement(row, self.encoding)));
+        if !self.leave_out {
+            let mut copies = session.copies(copies);
+            while let Some((row, rows)) = copies.next() {
+                share.files.push((row.relation, self.one(row, rows, &mut encoder)?));
+            }
+            return Ok(share);
+        }
+        // Each in a savepoint of its own: one that fails costs only itself.
+        for (row, statement) in copies {
+            session.savepoint()?;
+            match self.one(row, session.copy(&statement), &mut encoder) {
+                Ok(file) => {
+                    session.release_savepoint()?;
+                    share.files.push((row.relation, file));
                 }
-            } else {
-                self.one(session, task, &mut encoder)?
-            };
-            let Some(written) = written else { break };
-            share.files.push(FileRecord {
-                name: task.file.clone(),
-                schema: Some(row.schema.clone()),
-                relation: Some(row.name.clone()),
-                rows: Some(written.rows),
-                bytes: written.bytes,
-                stored_bytes: written.stored_bytes,
-                algorithm: Algorithm::Xxh3,
-                checksum: written.checksum,
-            });
+                Err(Error::Rows { source, relation }) if source.is_moved_name() => {
+                    session.back_to_savepoint()?;
+                    share.unread.push((row.relation, Error::Rows { source, relation }));
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(share)
     }
 
-    /// Gives nothing if it was stopped. No file is made before the server has taken the
-    /// statement, which is where it looks up names.
+    /// No file is made before the server has begun to give the rows, after it has looked up
+    /// names.
     fn one(
         self,
-        session: &mut Session,
-        task: &Task<'_>,
+        row: &RelationRow,
+        rows: Result<Rows<'_>, tokio_postgres::Error>,
         encoder: &mut Encoder,
-    ) -> Result<Option<Written>, Error> {
-        let (row, path) = (task.relation, &self.directory.join(&task.file));
+    ) -> Result<FileRecord, Error> {
+        let name = data_file_name(row.relation) + self.options.compression.codec().extension();
+        let path = &self.directory.join(&name);
         let in_file = |doing| move |source| Error::File { doing, path: path.clone(), source };
         let in_rows = |source: server::Error| Error::Rows {
             relation: format!("table {}", row.quoted()),
             source,
         };
-        let statement = copy_out_statement(row, self.encoding);
-        let mut reader = session.copy_out(&statement).map_err(in_rows)?;
+        let mut rows = rows.map_err(server::Error::doing("start COPY")).map_err(in_rows)?;
         let file = create_new(path).map_err(in_file("create file"))?;
         let mut writer = encoder.start(file).map_err(in_file("write file"))?;
         loop {
-            if self.stop.load(Ordering::Relaxed) {
-                return Ok(None);
+            if self.stop.is_set() {
+                return Err(Error::Stopped);
             }
-            let bytes = reader
-                .fill_buf()
-                .map_err(server::Error::reading("read its rows"))
-                .map_err(in_rows)?;
-            if bytes.is_empty() {
-                break;
-            }
-            writer.write_all(bytes).map_err(in_file("write file"))?;
-            let read = bytes.len();
-            reader.consume(read);
+            let bytes = rows.next().map_err(server::Error::doing("read its rows"));
+            let Some(bytes) = bytes.map_err(in_rows)? else { break };
+            writer.write_all(&bytes).map_err(in_file("write file"))?;
         }
         let (written, _) = writer.finish().map_err(in_file("write file"))?;
-        Ok(Some(written))
+        Ok(FileRecord {
+            name,
+            schema: Some(row.schema.clone()),
+            relation: Some(row.name.clone()),
+            rows: Some(written.rows),
+            bytes: written.bytes,
+            stored_bytes: written.stored_bytes,
+            algorithm: Algorithm::Xxh3,
+            checksum: written.checksum,
+        })
     }
 }
 

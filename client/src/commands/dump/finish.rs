@@ -8,7 +8,7 @@ use std::path::Path;
 use time::OffsetDateTime;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::export::Exported;
+use super::export::Completed;
 use super::report::{Recorder, below};
 use super::{Error, Options};
 use crate::durable::{self, Tree};
@@ -19,16 +19,12 @@ use crate::manifest::{self, Algorithm, Checksum, FileRecord, Manifest};
 pub fn finish(
     options: &Options,
     recorder: &mut Recorder,
-    exported: Exported,
+    completed: Completed,
     partial: Partial,
     tree: &Tree,
 ) -> Result<bool, Error> {
     let directory = partial.path();
-    let Exported { locked, mut files, left_out, .. } = exported;
-    let mut toc = locked.toc;
-    // Nothing is read from here on: the sessions end, and with them their locks.
-    drop((locked.workers, locked.resolved));
-
+    let Completed { mut toc, mut files, left_out, .. } = completed;
     toc.set_codec(options.compression.codec())?;
     toc.write(directory)?;
     add_other_files(directory, &mut files)?;

@@ -1,21 +1,18 @@
 //! Locking: every worker takes all the locks that it will need, before anything is read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use stillpoint_check::Oid;
 
-use super::ddl::Described;
-use super::deal::deal;
-use super::snapshot::Resolved;
+use super::snapshot::Peers;
 use super::{AttemptEnd, Error, Options, Timings};
-use crate::archive::Toc;
-use crate::manifest::AttemptOutcome;
-use crate::quote::quote_qualified;
-use crate::server::{self, Blocker, RelationRow, SequenceValue, Session};
+use crate::manifest::{AttemptOutcome, CheckMethod};
+use crate::server::{self, Blocker, RelationRow, Session};
 
 /// How many relations one statement asks for.
-const BATCH: usize = 1000;
+pub const BATCH: usize = 1000;
 
 /// Relations that could not be locked by the name that the snapshot has for them, with what the
 /// server said; without that where a lock was had, but on another relation of that name.
@@ -29,89 +26,96 @@ pub struct Worker {
     pub unlocked: Unlocked,
 }
 
-/// A sequence of the dump.
-#[derive(Clone, Debug)]
-pub struct Sequence {
-    pub relation: Oid,
-    pub schema: String,
-    pub name: String,
-    /// Its row, if it is part of an extension's configuration and not described in the archive.
-    pub configuration: Option<RelationRow>,
+/// The tables of the dump in the hands of the workers.
+pub struct Tables {
+    pub workers: Vec<Worker>,
+    pub peers: Peers,
+    pub method: CheckMethod,
+    /// The encoding of their rows in the archive.
+    pub encoding: &'static str,
 }
 
+/// No table is locked.
+pub struct Dealt(pub Tables);
+
 /// What can be locked is locked, but may not be what the snapshot promises.
-pub struct Locked {
-    pub resolved: Resolved,
-    pub toc: Toc,
-    pub workers: Vec<Worker>,
-    pub sequences: Vec<Sequence>,
-    pub values: Vec<SequenceValue>,
-    pub unlocked_sequences: Unlocked,
-}
+pub struct Locked(pub Tables);
 
 /// How long an attempt's locks may be waited for, all together.
 #[derive(Clone, Copy)]
-struct Budget {
+pub struct Budget {
     start: Instant,
     total: Duration,
 }
 
 impl Budget {
-    fn remaining(self) -> Duration {
+    pub fn begin(options: &Options) -> Self {
+        Self { start: Instant::now(), total: options.lock_timeout }
+    }
+
+    pub fn remaining(self) -> Duration {
         self.total.saturating_sub(self.start.elapsed())
     }
 }
 
-impl Described {
-    /// Deals the relations to workers and lets each lock its own; reads the sequences, which
-    /// cannot be locked but by reading them.
-    pub fn lock(self, options: &Options, timings: &mut Timings) -> Result<Locked, AttemptEnd> {
-        let budget = Budget { start: Instant::now(), total: options.lock_timeout };
-        let Self { mut resolved, toc } = self;
-        let mut relations = std::mem::take(&mut resolved.selected.relations);
-        let unreadable = unreadable(&mut resolved, &relations)?;
-        relations.retain(|row| !unreadable.contains(&row.relation));
-        let (tables, others): (Vec<_>, Vec<_>) =
-            relations.into_iter().filter(|row| row.kind != 'p').partition(|row| row.kind == 'r');
+impl Dealt {
+    /// What `pg_dump` must hold before it can be locked beside it; nothing if it must not be.
+    ///
+    /// An extension's condition on the rows of its table may read, and hence lock, anything:
+    /// `pg_dump` could come to wait for that.
+    pub fn beside(&self) -> Option<Vec<Oid>> {
+        let rows = || self.0.workers.iter().flat_map(|worker| &worker.relations);
+        let is_query = |row: &RelationRow| {
+            row.configuration.as_ref().is_some_and(|(_, condition)| !condition.is_empty())
+        };
+        let oids: Vec<Oid> = rows().map(|row| row.relation).collect();
+        (!oids.is_empty() && !rows().any(is_query)).then_some(oids)
+    }
 
-        let mut workers = Vec::new();
-        let first = resolved.session().fingerprint()?;
-        for relations in deal(tables, options.jobs) {
-            let session = resolved.worker(&first)?;
-            workers.push(Worker { session, relations, unlocked: Unlocked::new() });
+    /// Lets each worker lock its relations, within the budget.
+    pub fn lock(mut self, budget: Budget, timings: &mut Timings) -> Result<Locked, AttemptEnd> {
+        self.each(timings, |worker| worker.lock(budget))?;
+        Ok(Locked(self.0))
+    }
+
+    /// Lets each worker lock its relations without waiting for any lock. If a lock is not to be
+    /// had at once, or is on another relation than under the snapshot, all locks are given back:
+    /// somebody is in the way, and must not be waited for while `pg_dump` runs.
+    pub fn lock_at_once(
+        mut self,
+        options: &Options,
+        timings: &mut Timings,
+    ) -> Result<Result<Locked, Self>, AttemptEnd> {
+        let had = self.each(timings, Worker::lock_at_once)?;
+        if had.iter().all(|had| *had) {
+            for worker in &mut self.0.workers {
+                worker.session.release_savepoint()?;
+                worker.session.bound_locks(options.lock_timeout)?;
+            }
+            return Ok(Ok(Locked(self.0)));
         }
-        let outcomes: Vec<Result<(), AttemptEnd>> = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                workers.iter_mut().map(|worker| scope.spawn(|| worker.lock(budget))).collect();
+        for (worker, had) in self.0.workers.iter_mut().zip(had) {
+            if had {
+                worker.session.back_to_savepoint()?;
+            }
+        }
+        Ok(Err(self))
+    }
+
+    fn each<T: Send>(
+        &mut self,
+        timings: &mut Timings,
+        lock: impl Fn(&mut Worker) -> Result<T, AttemptEnd> + Sync,
+    ) -> Result<Vec<T>, AttemptEnd> {
+        let start = Instant::now();
+        let outcomes: Vec<Result<T, AttemptEnd>> = std::thread::scope(|scope| {
+            let lock = &lock;
+            let threads: Vec<ScopedJoinHandle<'_, _>> =
+                self.0.workers.iter_mut().map(|worker| scope.spawn(move || lock(worker))).collect();
             threads.into_iter().map(super::join).collect()
         });
-        outcomes.into_iter().collect::<Result<(), _>>()?;
-
-        let mut sequences = sequences(&toc, &others);
-        sequences.retain(|sequence| !unreadable.contains(&sequence.relation));
-        let mut values = Vec::new();
-        let mut unlocked_sequences = Unlocked::new();
-        let session = resolved.session();
-        let named: Vec<(Oid, String)> = sequences.iter().map(Sequence::quoted).collect();
-        let mut read = |session: &mut Session, batch: &[(Oid, &str)]| {
-            values.extend(session.sequence_values(batch)?);
-            Ok(())
-        };
-        for batch in named.chunks(BATCH) {
-            session.bound_statements(budget.remaining())?;
-            take_or_split(session, batch, &mut unlocked_sequences, budget, &mut read)?;
-        }
-        session.bound_locks(options.lock_timeout)?;
-        note_others(session, sequences.iter().map(|s| s.relation), &mut unlocked_sequences)?;
-
-        timings.lock = budget.start.elapsed();
-        Ok(Locked { resolved, toc, workers, sequences, values, unlocked_sequences })
-    }
-}
-
-impl Sequence {
-    fn quoted(&self) -> (Oid, String) {
-        (self.relation, quote_qualified(&self.schema, &self.name))
+        timings.lock += start.elapsed();
+        outcomes.into_iter().collect()
     }
 }
 
@@ -133,11 +137,33 @@ impl Worker {
         note_others(&mut self.session, all, &mut self.unlocked)?;
         Ok(())
     }
+
+    /// Gives false, and has no locks, if not all are to be had at once. With them, the caller's
+    /// savepoint is set.
+    fn lock_at_once(&mut self) -> Result<bool, AttemptEnd> {
+        let session = &mut self.session;
+        session.savepoint()?;
+        let names: Vec<String> = self.relations.iter().map(RelationRow::quoted).collect();
+        for batch in names.chunks(BATCH) {
+            let batch: Vec<&str> = batch.iter().map(String::as_str).collect();
+            if let Err(error) = session.lock_at_once(&batch) {
+                tracing::debug!("not beside pg_dump: {error}");
+                session.back_to_savepoint().map_err(|_| error)?;
+                return Ok(false);
+            }
+        }
+        let locked = session.locked_relations()?;
+        if self.relations.iter().all(|row| locked.contains(&row.relation)) {
+            return Ok(true);
+        }
+        session.back_to_savepoint()?;
+        Ok(false)
+    }
 }
 
 /// Locks a batch by what `take` does, or, where a name of it no longer means what it meant, its
 /// halves.
-fn take_or_split<Take>(
+pub fn take_or_split<Take>(
     session: &mut Session,
     batch: &[(Oid, String)],
     unlocked: &mut Unlocked,
@@ -184,7 +210,7 @@ fn name_blocker(blocker: &Blocker, batch: &[(Oid, String)]) -> String {
 
 /// A name can be locked and mean another relation than under the snapshot: what counts is which
 /// relations the session holds locks on.
-fn note_others(
+pub fn note_others(
     session: &mut Session,
     relations: impl Iterator<Item = Oid>,
     unlocked: &mut Unlocked,
@@ -196,34 +222,4 @@ fn note_others(
         }
     }
     Ok(())
-}
-
-/// Relations that hold nothing on this server: a standby has no rows of unlogged tables. As
-/// `pg_dump` does, the dump gives their definitions alone.
-fn unreadable(resolved: &mut Resolved, relations: &[RelationRow]) -> Result<HashSet<Oid>, Error> {
-    if !resolved.snapshot.connected.identity.in_recovery {
-        return Ok(HashSet::new());
-    }
-    let unlogged = resolved.session().unlogged_relations()?;
-    for row in relations.iter().filter(|row| unlogged.contains(&row.relation)) {
-        tracing::warn!("table {} is unlogged: a standby has no rows of it", row.quoted());
-    }
-    Ok(unlogged)
-}
-
-/// The sequences that `pg_dump` has described, and those of extensions' configurations.
-fn sequences(toc: &Toc, configuration: &[RelationRow]) -> Vec<Sequence> {
-    let described = toc.sequences().into_iter().map(|described| Sequence {
-        relation: described.oid,
-        schema: described.schema,
-        name: described.name,
-        configuration: None,
-    });
-    let configured = configuration.iter().filter(|row| row.kind == 'S').map(|row| Sequence {
-        relation: row.relation,
-        schema: row.schema.clone(),
-        name: row.name.clone(),
-        configuration: Some(row.clone()),
-    });
-    described.chain(configured).collect()
 }

@@ -1,11 +1,26 @@
 //! `dump`: a logical export whose every table is proven to hold what one snapshot promises.
 //!
 //! Data flows one way, and each stage takes the former's value, so that nothing can be exported
-//! that was not checked:
+//! that was not checked. `pg_dump` starts as soon as the user's words are resolved:
 //!
 //! connect → [`Snapshot`](snapshot::Snapshot) → [`Resolved`](snapshot::Resolved) →
-//! [`Described`](ddl::Described) → [`Locked`](lock::Locked) → [`Checked`](check::Checked) →
-//! [`Verified`](export::Verified) → [`Exported`] → archive
+//! [`Started`](ddl::Started) → [`Describing`](ddl::Describing) and [`Dealt`](lock::Dealt)
+//!
+//! From there on there are two sides, which [`Order`] lets run beside each other if it can. The
+//! definitions, in the session that holds the snapshot:
+//!
+//! [`Describing`](ddl::Describing) → [`Described`](ddl::Described) →
+//! [`Valued`](sequences::Valued) → [`Defined`](check::Defined)
+//!
+//! The rows, in the workers' sessions:
+//!
+//! [`Dealt`](lock::Dealt) → [`Locked`](lock::Locked) → [`Checked`](check::Checked) →
+//! [`Verified`](export::Verified) → [`Exported`](export::Exported)
+//!
+//! When both are there, everything is compared once more, and put into one archive:
+//!
+//! [`Defined`](check::Defined) and [`Exported`](export::Exported) →
+//! [`Rechecked`](export::Rechecked) → [`Completed`] → archive
 //!
 //! An attempt ends where a stage finds that DDL has come in between. All its connections are
 //! closed then, and the next attempt starts from the user's own words on a new snapshot.
@@ -18,10 +33,14 @@ mod error;
 mod export;
 mod finish;
 mod lock;
+mod order;
 mod pg_dump;
 mod report;
+mod sequences;
 mod snapshot;
+mod stop;
 
+use std::ops::AddAssign;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::thread::ScopedJoinHandle;
@@ -29,7 +48,8 @@ use std::time::{Duration, Instant};
 
 pub use self::error::Error;
 use self::error::{AttemptEnd, Over};
-use self::export::Exported;
+use self::export::Completed;
+use self::order::Order;
 pub use self::report::{Outcome, Report};
 use self::report::{Recorder, Tried};
 use self::snapshot::Connected;
@@ -68,7 +88,7 @@ pub struct Options {
     pub bindir: Option<PathBuf>,
 }
 
-/// How long the stages of an attempt took.
+/// How long the stages of an attempt took. Some of them run beside each other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timings {
     resolve: Duration,
@@ -77,6 +97,18 @@ pub struct Timings {
     check: Duration,
     export: Duration,
     recheck: Duration,
+}
+
+impl AddAssign for Timings {
+    fn add_assign(&mut self, other: Self) {
+        let Self { resolve, ddl, lock, check, export, recheck } = self;
+        *resolve += other.resolve;
+        *ddl += other.ddl;
+        *lock += other.lock;
+        *check += other.check;
+        *export += other.export;
+        *recheck += other.recheck;
+    }
 }
 
 /// Dumps, and tells what happened; the report is there whether the dump is or not.
@@ -101,14 +133,14 @@ fn dump(options: &Options, recorder: &mut Recorder) -> Result<bool, Error> {
         let mut tried = Tried::begin();
         let attempt = Attempt { options, patterns: &patterns, pg_dump: &pg_dump, last };
         match attempt.run(&partial, recorder, &mut tried) {
-            Ok(exported) => {
-                let outcome = if exported.left_out.is_empty() {
+            Ok(completed) => {
+                let outcome = if completed.left_out.is_empty() {
                     AttemptOutcome::Verified
                 } else {
                     AttemptOutcome::LeftOut
                 };
-                recorder.attempt(tried, outcome, exported.changes.clone());
-                return finish::finish(options, recorder, exported, partial, &tree);
+                recorder.attempt(tried, outcome, completed.changes.clone());
+                return finish::finish(options, recorder, completed, partial, &tree);
             }
             Err(AttemptEnd::Fatal(error)) => {
                 return Err(error);
@@ -169,7 +201,7 @@ impl Attempt<'_> {
         partial: &Partial,
         recorder: &mut Recorder,
         tried: &mut Tried,
-    ) -> Result<Exported, AttemptEnd> {
+    ) -> Result<Completed, AttemptEnd> {
         let timings = &mut tried.timings;
         let connected = Connected::new(&self.options.target)?;
         self.pg_dump.require_not_older_than_server(connected.session.version().major())?;
@@ -179,24 +211,18 @@ impl Attempt<'_> {
         recorder.snapshot(&snapshot.id);
         tried.snapshot = snapshot.id.to_string();
         tried.started_at = snapshot.taken_at;
+        let (options, directory) = (self.options, partial.path());
         let resolved = snapshot.resolve(self.patterns, timings)?;
-        let described = resolved.describe(self.options, self.pg_dump, partial.path(), timings)?;
-        let checked = described.lock(self.options, timings)?.check(&mut timings.check)?;
-        if !checked.moved().is_empty() && !self.may_leave_out() {
-            return Err(AttemptEnd::moved(checked.changes));
-        }
+        let started = resolved.describe(options, self.pg_dump, directory)?;
+        let (describing, dealt) = started.deal(options, timings)?;
 
-        let exported = checked.verified().export(
-            self.options,
-            partial.path(),
-            self.may_leave_out(),
-            timings,
-        )?;
-        let rechecked = exported.check_again(timings)?;
+        let order = Order { options, directory, leave_out: self.may_leave_out() };
+        let (defined, exported) = order.run(describing, dealt, timings)?;
+        let rechecked = exported.check_again(defined, timings)?;
         if rechecked.has_moved() && !self.may_leave_out() {
             return Err(AttemptEnd::moved(rechecked.into_changes()));
         }
-        rechecked.complete(partial.path())
+        rechecked.complete(directory)
     }
 
     const fn may_leave_out(&self) -> bool {

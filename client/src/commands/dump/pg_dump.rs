@@ -9,8 +9,10 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+
+use stillpoint_check::Oid;
 
 use super::Error;
 use super::snapshot::Connected;
@@ -26,8 +28,31 @@ pub struct PgDump {
     child: Child,
     path: PathBuf,
     application: String,
-    /// Its standard error, whole; it comes when the program ends.
-    messages: Receiver<io::Result<Vec<u8>>>,
+    events: Receiver<Event>,
+    start: Instant,
+    blocked_since: Option<Instant>,
+    /// How it ended, if that was seen before anybody asked.
+    end: Option<End>,
+}
+
+/// What wakes whoever watches.
+enum Event {
+    /// The program has closed its standard error, of which this is all: it has ended.
+    Closed(io::Result<Vec<u8>>),
+    /// Its archive is of no use any more.
+    Stop,
+}
+
+/// Ends a `pg_dump` from another thread than the one that watches it.
+#[derive(Clone)]
+pub struct Waker(Sender<Event>);
+
+impl Waker {
+    /// Tells the watching thread that the archive is of no use any more.
+    pub fn stop(&self) {
+        // A program that is watched no more has ended.
+        let _ = self.0.send(Event::Stop);
+    }
 }
 
 /// How it ended.
@@ -38,6 +63,8 @@ pub enum End {
     Failed(String),
     /// It was ended, since it waited for these sessions.
     Blocked(Vec<String>),
+    /// It was ended by its [`Waker`].
+    Stopped,
 }
 
 /// The `application_name` of the `pg_dump` that this session starts: by it the two can be told
@@ -52,7 +79,7 @@ impl PgDump {
         arguments: &[OsString],
         application: &str,
         password: Option<&[u8]>,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Waker), Error> {
         let failed = |source| Error::Start { program: program.path.clone(), source };
         let mut command = Command::new(&program.path);
         command
@@ -69,7 +96,8 @@ impl PgDump {
             command.env("PGPASSWORD", OsString::from_vec(password.to_vec()));
         }
         let mut child = Child::spawn(&mut command).map_err(failed)?;
-        let (sender, messages) = mpsc::channel();
+        let (sender, events) = mpsc::channel();
+        let waker = Waker(sender.clone());
         let stderr = child.take_stderr();
         std::thread::Builder::new()
             .name("pg_dump messages".into())
@@ -77,30 +105,98 @@ impl PgDump {
                 let mut messages = Vec::new();
                 let read = stderr.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut messages));
                 // Nobody listens any more if the dump has failed in the meantime.
-                let _ = sender.send(read.map(|_| messages));
+                let _ = sender.send(Event::Closed(read.map(|_| messages)));
             })
             .map_err(failed)?;
-        Ok(Self { child, path: program.path.clone(), application: application.into(), messages })
+        let run = Self {
+            child,
+            path: program.path.clone(),
+            application: application.into(),
+            events,
+            start: Instant::now(),
+            blocked_since: None,
+            end: None,
+        };
+        Ok((run, waker))
+    }
+
+    /// How long it has been running.
+    pub fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Waits until it has locked all the relations and nobody is queued for one of them; gives
+    /// false if it has ended, or waited for too long, before that.
+    pub fn has_locked(
+        &mut self,
+        session: &mut Session,
+        relations: &[Oid],
+        lock_timeout: Duration,
+    ) -> Result<bool, Error> {
+        let mut pid = None;
+        let mut watched = Instant::now();
+        loop {
+            self.end = self.ended_within(locks_interval(self.elapsed()))?;
+            if self.end.is_some() {
+                return Ok(false);
+            }
+            if pid.is_none() {
+                pid = session.backend_of(&self.application)?;
+            }
+            if let Some(pid) = pid
+                && session.has_locked_all(pid, relations)?
+            {
+                return Ok(true);
+            }
+            if watched.elapsed() >= WATCH_INTERVAL.min(lock_timeout) {
+                watched = Instant::now();
+                self.end = self.blocked(session, lock_timeout)?;
+                if self.end.is_some() {
+                    return Ok(false);
+                }
+            }
+        }
     }
 
     /// Waits for its end, but no longer than `lock_timeout` for any lock.
     pub fn watch(&mut self, session: &mut Session, lock_timeout: Duration) -> Result<End, Error> {
-        let interval = WATCH_INTERVAL.min(lock_timeout);
-        let mut blocked_since = None;
+        if let Some(end) = self.end.take() {
+            return Ok(end);
+        }
         loop {
-            match self.messages.recv_timeout(interval) {
-                Ok(messages) => return self.end(messages),
-                Err(RecvTimeoutError::Disconnected) => return self.end(Ok(Vec::new())),
-                Err(RecvTimeoutError::Timeout) => {}
+            if let Some(end) = self.ended_within(WATCH_INTERVAL.min(lock_timeout))? {
+                return Ok(end);
             }
-            let blockers = session.blockers_of(&self.application)?;
-            if blockers.is_empty() {
-                blocked_since = None;
-            } else if blocked_since.get_or_insert_with(Instant::now).elapsed() >= lock_timeout {
-                // Dropping the child ends it.
-                return Ok(End::Blocked(blockers.iter().map(ToString::to_string).collect()));
+            // Where it waits for too long, dropping the child ends it.
+            if let Some(end) = self.blocked(session, lock_timeout)? {
+                return Ok(end);
             }
         }
+    }
+
+    fn ended_within(&mut self, interval: Duration) -> Result<Option<End>, Error> {
+        match self.events.recv_timeout(interval) {
+            Ok(Event::Closed(messages)) => self.end(messages).map(Some),
+            Ok(Event::Stop) => Ok(Some(End::Stopped)),
+            Err(RecvTimeoutError::Disconnected) => self.end(Ok(Vec::new())).map(Some),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+        }
+    }
+
+    /// The end that it is to have if it has waited for too long.
+    fn blocked(
+        &mut self,
+        session: &mut Session,
+        lock_timeout: Duration,
+    ) -> Result<Option<End>, Error> {
+        let blockers = session.blockers_of(&self.application)?;
+        if blockers.is_empty() {
+            self.blocked_since = None;
+            return Ok(None);
+        }
+        let since = *self.blocked_since.get_or_insert_with(Instant::now);
+        Ok((since.elapsed() >= lock_timeout)
+            .then(|| End::Blocked(blockers.iter().map(ToString::to_string).collect())))
     }
 
     fn end(&mut self, messages: io::Result<Vec<u8>>) -> Result<End, Error> {
@@ -112,5 +208,25 @@ impl PgDump {
             (false, false) => End::Failed(messages),
             (false, true) => End::Failed(status.to_string()),
         })
+    }
+}
+
+/// How long to wait before the server is asked again for the locks of a `pg_dump` that has been
+/// running for so long: what is found is then late by a small part of that time, and a
+/// `pg_dump` that copies large objects for hours is not asked for hundred times a second.
+fn locks_interval(elapsed: Duration) -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(10);
+    const LONGEST: Duration = Duration::from_secs(1);
+    (elapsed / 16).clamp(SHORTEST, LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pg_dump_that_runs_for_long_is_asked_for_its_locks_less_often() {
+        let interval = |seconds| locks_interval(Duration::from_secs_f64(seconds)).as_millis();
+        assert_eq!([0.0, 0.8, 8.0, 3600.0].map(interval), [10, 50, 500, 1000]);
     }
 }

@@ -63,40 +63,49 @@ impl Snapshot {
         timings: &mut Timings,
     ) -> Result<Resolved, Error> {
         let start = Instant::now();
-        let selected =
-            patterns.resolve(&mut self.connected.session, &self.connected.identity.database)?;
-        timings.resolve = start.elapsed();
+        let connected = &mut self.connected;
+        let selected = patterns.resolve(&mut connected.session, &connected.identity.database)?;
+        timings.resolve += start.elapsed();
         Ok(Resolved { snapshot: self, selected })
+    }
+
+    /// How further sessions are had.
+    pub fn peers(&mut self) -> Result<Peers, Error> {
+        Ok(Peers {
+            target: self.connected.target.clone(),
+            snapshot: self.id.clone(),
+            first: self.connected.session.fingerprint()?,
+        })
     }
 }
 
-/// A snapshot and the relations that are to be dumped under it.
+/// A snapshot and what is to be dumped under it.
 pub struct Resolved {
     pub snapshot: Snapshot,
     pub selected: Selected,
 }
 
-impl Resolved {
-    /// The session whose transaction holds the snapshot.
-    pub const fn session(&mut self) -> &mut Session {
-        &mut self.snapshot.connected.session
+/// Opens further sessions, each proven to be on the server of the first: on another one a
+/// snapshot of the same name would be another snapshot, and nothing that is seen there would
+/// prove anything.
+#[derive(Clone)]
+pub struct Peers {
+    target: Target,
+    snapshot: SnapshotId,
+    first: Fingerprint,
+}
+
+impl Peers {
+    /// A session outside the snapshot.
+    pub fn outside(&self) -> Result<Session, Error> {
+        let mut session = Session::start(self.target.connect()?)?;
+        if session.sees(&self.first)? { Ok(session) } else { Err(Error::OtherServer) }
     }
 
-    /// Opens a session outside the snapshot, proven to be on the server of the first.
-    pub fn second_session(&mut self) -> Result<Session, Error> {
-        let first = self.session().fingerprint()?;
-        let mut second = Session::start(self.snapshot.connected.target.connect()?)?;
-        if second.sees(&first)? { Ok(second) } else { Err(Error::OtherServer) }
-    }
-
-    /// Opens a worker's session in the same snapshot, proven to be on the server of the first:
-    /// on another one a snapshot of the same name would be another snapshot.
-    pub fn worker(&self, first: &Fingerprint) -> Result<Session, Error> {
-        let mut session = Session::start(self.snapshot.connected.target.connect()?)?;
-        if !session.sees(first)? {
-            return Err(Error::OtherServer);
-        }
-        session.begin_with_snapshot(&self.snapshot.id)?;
+    /// A session under the snapshot.
+    pub fn under_snapshot(&self) -> Result<Session, Error> {
+        let mut session = self.outside()?;
+        session.begin_with_snapshot(&self.snapshot)?;
         Ok(session)
     }
 }
