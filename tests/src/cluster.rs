@@ -55,6 +55,12 @@ impl ClusterOptions {
         self
     }
 
+    /// Loads the extension's library with the server, which is what makes it record.
+    #[must_use]
+    pub fn preload(self) -> Self {
+        self.setting("shared_preload_libraries = 'stillpoint'")
+    }
+
     /// Writes as durably as a server in use, for tests of crashes.
     #[must_use]
     pub fn durable(self) -> Self {
@@ -167,6 +173,24 @@ impl Cluster {
         self.start_server();
     }
 
+    /// Kills a backend as the kernel does when memory is short: the server ends all sessions and
+    /// recovers. Gives back when it accepts sessions again.
+    #[track_caller]
+    pub fn kill_backend(&self, backend: i32) {
+        const READY: &str = "database system is ready to accept connections";
+        self.allow_log("terminating connection because of crash of another server process");
+        self.allow_log("the database system is in recovery mode");
+        let log_path = self.log_path();
+        let times_ready =
+            || fs::read_to_string(&log_path).unwrap_or_default().matches(READY).count();
+        let before = times_ready();
+        let pid = Pid::from_raw(backend).expect("a process id is positive");
+        kill_process(pid, Signal::KILL).expect("the backend is there");
+        if poll(DEADLINE, || (times_ready() > before).then_some(())).is_none() {
+            panic!("the server did not recover; its log:\n{}", server_log::tail(&log_path));
+        }
+    }
+
     fn end_server(&mut self, signal: Signal) {
         let Some(mut server) = self.server.take() else { return };
         let pid = i32::try_from(server.id()).ok().and_then(Pid::from_raw);
@@ -222,6 +246,29 @@ impl Cluster {
     #[must_use]
     pub fn log_path(&self) -> PathBuf {
         self.log().path().clone()
+    }
+
+    /// The server's major version.
+    #[must_use]
+    pub fn major_version(&self) -> u32 {
+        Installation::get().major_version()
+    }
+
+    /// The connection string of a database, for another server that is to connect.
+    #[must_use]
+    pub fn connection_string(&self, database: &str) -> String {
+        format!("host={} port={} user=postgres dbname={database}", self.host().display(), self.port)
+    }
+
+    /// Creates a tablespace in a directory of its own.
+    #[track_caller]
+    pub fn create_tablespace(&self, name: &str) {
+        let directory = self.host().join(format!("tablespace-{name}"));
+        fs::create_dir(&directory).expect("the cluster's home is writable");
+        give_to_server(&directory);
+        let name = quote_identifier(name);
+        self.session("postgres")
+            .exec(&format!("CREATE TABLESPACE {name} LOCATION '{}'", directory.display()));
     }
 
     /// Creates a database.
@@ -332,11 +379,16 @@ fn make_home() -> TempDir {
     let home = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent);
     let home = home.expect("a temporary directory can be made");
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    give_to_server(home.path());
+    home
+}
+
+/// Makes the user that servers run as the owner of a path.
+fn give_to_server(path: &Path) {
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = postgres_user();
-        chown(home.path(), Some(uid), Some(gid)).expect("root can give it away");
+        chown(path, Some(uid), Some(gid)).expect("root can give it away");
     }
-    home
 }
 
 fn postgres_user() -> (u32, u32) {
