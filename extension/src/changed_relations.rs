@@ -26,6 +26,7 @@ use crate::fence::{
     Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value, transaction_holds_lock_on,
     transaction_keeps_its_snapshot,
 };
+use crate::ledger::KeptRows;
 
 /// The SQL function.
 pub fn changed_relations(call: &Call) -> Result<Answer, Failure> {
@@ -60,19 +61,18 @@ struct Change {
     latest: Option<RelationState>,
     reasons: Vec<Reason>,
     ancestors: Vec<Oid>,
+    rows_kept: bool,
 }
 
 impl Change {
     fn put_into(&self, answer: &mut RowSet) {
         let reasons: Vec<_> = self.reasons.iter().map(|reason| reason.as_str()).collect();
-        // That rows were kept can be proven only by a record of what replaced the storage.
-        let rows_kept = false;
         answer.put(&[
             Value::Oid(Some(self.before.relation)),
             Value::Text(&self.before.schema_name),
             Value::Text(&self.before.relation_name),
             Value::Texts(&reasons),
-            Value::Bool(rows_kept),
+            Value::Bool(self.rows_kept),
             Value::Oid(Some(self.before.filenode)),
             Value::Oid(self.latest.as_ref().map(|latest| latest.filenode)),
             Value::Oids(&self.ancestors),
@@ -92,10 +92,10 @@ impl Check<'_> {
         &self,
         relations: &[Oid],
         not_locked: &BTreeSet<Oid>,
-    ) -> Result<Vec<Change>, Refusal> {
+    ) -> Result<Vec<Change>, Failure> {
         let before = self.states(relations, &self.snapshot);
         if let Some(&relation) = relations.iter().find(|oid| !before.contains_key(oid)) {
-            return Err(Refusal::Unknown { relation });
+            return Err(Refusal::Unknown { relation }.into());
         }
         let mut latest = self.states(relations, &self.latest);
 
@@ -122,6 +122,7 @@ impl Check<'_> {
                     latest,
                     reasons,
                     ancestors: Vec::new(),
+                    rows_kept: false,
                 })
             })
             .collect();
@@ -132,7 +133,20 @@ impl Check<'_> {
                 change.ancestors = found.into_iter().collect();
             }
         }
+        self.note_kept_rows(&mut changes)?;
         Ok(changes)
+    }
+
+    fn note_kept_rows(&self, changes: &mut [Change]) -> Result<(), Failure> {
+        if !changes.iter().any(|change| change.reasons.contains(&Reason::Replaced)) {
+            return Ok(());
+        }
+        let kept = KeptRows::since(&self.snapshot, &self.latest)?;
+        for change in changes {
+            change.rows_kept =
+                change.latest.as_ref().is_some_and(|latest| kept.lead(&change.before, latest));
+        }
+        Ok(())
     }
 
     fn refuse_first<'b>(

@@ -1,5 +1,6 @@
 //! The server side of stillpoint: SQL functions that prove, inside the server, that a relation
-//! still holds what a snapshot promises.
+//! still holds what a snapshot promises, and a ledger of the storage that a file-level backup may
+//! no longer trust.
 //!
 //! The SQL that declares them is written by hand, in `sql/`, and kept for every version. All
 //! that touches the server stands behind the module `fence`; the rest is safe Rust.
@@ -14,6 +15,16 @@ mod changed_relations;
 mod error;
 #[allow(unsafe_code)]
 mod fence;
+mod ledger;
+mod settings;
 mod sql_functions;
 
 pgrx::pg_module_magic!();
+
+fence::init::on_load!(on_load);
+
+/// What happens when the server loads the library.
+fn on_load() {
+    settings::define();
+    ledger::install();
+}

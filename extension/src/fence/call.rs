@@ -50,6 +50,11 @@ impl Answer {
         Self(datum::text(value, Encoding::of_database()))
     }
 
+    /// What a function returns that is declared to return nothing.
+    pub fn nothing() -> Self {
+        Self(Datum::null())
+    }
+
     /// What a function returns whose rows are in a store.
     pub(super) fn rows_are_stored() -> Self {
         Self(Datum::null())

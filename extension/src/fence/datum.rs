@@ -19,8 +19,22 @@ pub enum Value<'a> {
     Oid(Option<Oid>),
     /// `bool`.
     Bool(bool),
+    /// `"char"`.
+    Char(u8),
+    /// `xid8`; `None` is NULL.
+    Xid(Option<u64>),
+    /// `pg_lsn`.
+    Lsn(u64),
+    /// `timestamptz`, in microseconds since 2000-01-01.
+    Timestamp(i64),
+    /// `timestamptz`, in the same unit; `None` is NULL.
+    OptionalTimestamp(Option<i64>),
+    /// `bigint`.
+    BigInt(i64),
     /// `text`.
     Text(&'a str),
+    /// `text`; `None` is NULL.
+    OptionalText(Option<&'a str>),
     /// `text[]`.
     Texts(&'a [&'a str]),
     /// `oid[]`.
@@ -32,7 +46,12 @@ impl Value<'_> {
         match self {
             Self::Oid(_) => pg_sys::OIDOID,
             Self::Bool(_) => pg_sys::BOOLOID,
-            Self::Text(_) => pg_sys::TEXTOID,
+            Self::Char(_) => pg_sys::CHAROID,
+            Self::Xid(_) => pg_sys::XID8OID,
+            Self::Lsn(_) => pg_sys::PG_LSNOID,
+            Self::Timestamp(_) | Self::OptionalTimestamp(_) => pg_sys::TIMESTAMPTZOID,
+            Self::BigInt(_) => pg_sys::INT8OID,
+            Self::Text(_) | Self::OptionalText(_) => pg_sys::TEXTOID,
             Self::Texts(_) => pg_sys::TEXTARRAYOID,
             Self::Oids(_) => pg_sys::OIDARRAYOID,
         }
@@ -43,11 +62,28 @@ impl Value<'_> {
         match self {
             Self::Oid(oid) => oid.map(pg_sys::Datum::from),
             Self::Bool(value) => Some(value.into()),
+            Self::Char(value) => Some(pg_sys::Datum::from(value)),
+            Self::Xid(xid) => xid.map(wide),
+            Self::Lsn(position) => Some(wide(position)),
+            Self::Timestamp(time) => Some(wide(time as u64)),
+            Self::OptionalTimestamp(time) => time.map(|time| wide(time as u64)),
+            Self::BigInt(value) => Some(wide(value as u64)),
             Self::Text(value) => Some(text(value, encoding)),
+            Self::OptionalText(value) => value.map(|value| text(value, encoding)),
             Self::Texts(values) => Some(text_array(values, encoding)),
             Self::Oids(values) => Some(oid_array(values)),
         }
     }
+}
+
+/// A value of eight bytes, passed by value: every server that pgrx builds for has 64 bits.
+pub(super) fn wide(value: u64) -> pg_sys::Datum {
+    pg_sys::Datum::from(value)
+}
+
+/// Reads an `xid8`.
+pub(super) fn read_xid(datum: pg_sys::Datum) -> u64 {
+    datum.value() as u64
 }
 
 /// A `text`.

@@ -18,22 +18,38 @@
 //! reached through [`crate::pgrx`]. Differences between server versions stand in [`compat`].
 
 pub mod call;
+pub mod catalog;
 mod compat;
 mod datum;
 mod error;
+pub mod init;
 mod lock;
+mod relation;
+mod relcache;
+mod row;
 mod rows;
+pub mod settings;
 mod snapshot;
 mod spi;
+pub mod statement;
+mod table;
 mod text;
+pub mod transaction;
+mod utility;
 
 use crate::pgrx::pg_sys;
 
 pub use call::{Answer, Call};
+pub use compat::old_snapshots_may_fail;
 pub use datum::Value;
-pub use error::{ErrorReport, Failure, SqlState};
-pub use lock::transaction_holds_lock_on;
+pub use error::{Caught, ErrorReport, Failure, SqlState, warn};
+pub use lock::{Marker, transaction_holds_lock_on};
+pub use relcache::{Touched, forget_touched, take_touched};
+pub use row::Row;
 pub use rows::RowSet;
 pub use snapshot::{Snapshot, transaction_keeps_its_snapshot};
-pub use spi::{Row, Spi};
+pub use spi::Spi;
+pub use statement::Statement;
+pub use table::{Place, Table, XidKey};
 pub use text::Encoding;
+pub use utility::Around;

@@ -12,6 +12,9 @@ pub fn transaction_keeps_its_snapshot() -> bool {
     level >= pg_sys::XACT_REPEATABLE_READ as i32
 }
 
+/// `FirstCommandId` in c.h.
+const FIRST_COMMAND: pg_sys::CommandId = 0;
+
 /// A registered snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -31,6 +34,30 @@ impl Snapshot {
     pub fn latest() -> Self {
         // SAFETY: as above.
         Self::register(unsafe { pg_sys::GetLatestSnapshot() })
+    }
+
+    /// What has committed until now, twice: without this transaction's own changes, and with
+    /// them. It is one instant, so that the two differ in nothing but those.
+    pub fn latest_without_and_with_own_changes() -> (Self, Self) {
+        // SAFETY: the caller is in a transaction. The first snapshot of one is that of the
+        // transaction, which must not be changed; every later one is a copy when registered.
+        unsafe {
+            let mut latest = pg_sys::GetLatestSnapshot();
+            if (*latest).copied {
+                latest = pg_sys::GetLatestSnapshot();
+            }
+            let (without, with) = (Self::register(latest), Self::register(latest));
+            // What a command of this number would see: HeapTupleSatisfiesMVCC() compares.
+            (*without.registered).curcid = FIRST_COMMAND;
+            (*with.registered).curcid = pg_sys::GetCurrentCommandId(false);
+            (without, with)
+        }
+    }
+
+    /// The oldest transaction that this snapshot may not see, by its full number.
+    pub fn horizon(&self) -> u64 {
+        // SAFETY: a registered snapshot is valid.
+        super::transaction::full_xid(unsafe { (*self.registered).xmin }.into_inner())
     }
 
     fn register(snapshot: pg_sys::Snapshot) -> Self {

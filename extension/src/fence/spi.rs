@@ -4,11 +4,10 @@ use std::ffi::{CString, c_int};
 use std::marker::PhantomData;
 use std::{ptr, slice, thread};
 
-use stillpoint_check::Oid;
-
+use super::row::Row;
 use super::rows::column_types;
 use super::text::Encoding;
-use super::{Snapshot, Value, datum, error, pg_sys};
+use super::{Snapshot, Value, error, pg_sys};
 
 /// A connection to SPI. What the server allocates meanwhile lies in the connection's memory
 /// context and goes with it.
@@ -118,7 +117,7 @@ impl Table {
                     nulls.as_mut_ptr(),
                 );
             }
-            read(&Row { types: &types, values: &values, nulls: &nulls, encoding })
+            read(&Row::new(&types, &values, &nulls, encoding))
         };
         tuples.iter().map(read_tuple).collect()
     }
@@ -130,48 +129,6 @@ impl Drop for Table {
             // SAFETY: freed nowhere else; the connection that owns it is still open.
             unsafe { pg_sys::SPI_freetuptable(self.table) };
         }
-    }
-}
-
-/// A row of a result. Columns are numbered from 0. To read one as another type than it has is
-/// an error. NULL reads as the type's empty value.
-#[derive(Debug)]
-pub struct Row<'a> {
-    types: &'a [pg_sys::Oid],
-    values: &'a [pg_sys::Datum],
-    nulls: &'a [bool],
-    encoding: Encoding,
-}
-
-impl Row<'_> {
-    /// A column of type `oid`; 0 for NULL.
-    pub fn oid(&self, column: usize) -> Oid {
-        self.value(column, pg_sys::OIDOID).map_or(0, datum::read_oid)
-    }
-
-    /// A column of type `text`; empty for NULL.
-    pub fn text(&self, column: usize) -> String {
-        let value = self.value(column, pg_sys::TEXTOID);
-        // SAFETY: the column has that type, and the value is not NULL.
-        value.map_or_else(String::new, |datum| unsafe { datum::read_text(datum, self.encoding) })
-    }
-
-    /// A column of type `oid[]`; no elements for NULL.
-    pub fn oids(&self, column: usize) -> Vec<Oid> {
-        let value = self.value(column, pg_sys::OIDARRAYOID);
-        // SAFETY: the column has that type, and the value is not NULL.
-        let elements = value.map_or_else(Vec::new, |datum| unsafe { datum::read_oid_array(datum) });
-        elements.into_iter().flatten().collect()
-    }
-
-    fn value(&self, column: usize, expected: pg_sys::Oid) -> Option<pg_sys::Datum> {
-        let found = self.types[column];
-        if found != expected {
-            error::raise_internal(format!(
-                "column {column} of a query has type {found}, not {expected}"
-            ));
-        }
-        (!self.nulls[column]).then(|| self.values[column])
     }
 }
 

@@ -1,0 +1,328 @@
+//! What the ledger asks of the catalogs.
+//!
+//! Rows are read by the functions that the server itself uses for its catalogs, not by queries:
+//! the caller's `search_path` and rights play no part, nothing is planned, and it works at the
+//! end of a transaction.
+
+use std::ffi::CStr;
+
+use stillpoint_check::Oid;
+
+use super::relation::{Mode, OpenRelation, equals, fields, none};
+use super::{Encoding, Snapshot, compat, pg_sys};
+
+/// Where the bytes of a relation's main fork are, as it stands in their path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Storage {
+    /// The database; 0 for a relation that all databases share.
+    pub database: Oid,
+    /// The tablespace; never 0.
+    pub tablespace: Oid,
+    /// The file's number (`pg_class.relfilenode`, or the relation mapper's).
+    pub filenode: Oid,
+}
+
+/// A row of `pg_class`.
+#[derive(Clone, Debug, Default)]
+pub struct Relation {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name, without its schema's.
+    pub name: String,
+    /// `relnamespace`.
+    pub schema: Oid,
+    /// `relkind`.
+    pub kind: u8,
+    /// `relpersistence`.
+    pub persistence: u8,
+    /// `relam`.
+    pub access_method: Oid,
+    /// `relowner`.
+    pub owner: Oid,
+    /// `reltoastrelid`, 0 if there is none.
+    pub toast: Oid,
+    /// `relisshared`.
+    pub is_shared: bool,
+    /// `relfilenode`; 0 for a relation without storage of its own and for a mapped one.
+    raw_filenode: Oid,
+    /// `reltablespace`; 0 is the database's own.
+    raw_tablespace: Oid,
+}
+
+impl Relation {
+    /// Whether it belongs to one session and is gone with it.
+    #[must_use]
+    pub const fn is_temporary(&self) -> bool {
+        self.persistence == b't'
+    }
+
+    /// Whether it is a partitioned table or index, which has no storage and stands for others.
+    #[must_use]
+    pub const fn is_partitioned(&self) -> bool {
+        matches!(self.kind, b'p' | b'I')
+    }
+
+    /// Whether it has a file (`RELKIND_HAS_STORAGE()` in pg_class.h).
+    #[must_use]
+    pub const fn has_storage(&self) -> bool {
+        matches!(self.kind, b'r' | b'i' | b'S' | b't' | b'm')
+    }
+
+    /// Whether its rows lie in the server's own access method for tables.
+    #[must_use]
+    pub fn is_heap(&self) -> bool {
+        matches!(self.kind, b'r' | b't' | b'm') && self.access_method == HEAP
+    }
+
+    /// Whether the relation mapper knows its file, and `pg_class` does not
+    /// (`RelationIsMapped()` in rel.h).
+    #[must_use]
+    pub const fn is_mapped(&self) -> bool {
+        self.has_storage() && self.raw_filenode == 0
+    }
+
+    /// Its tablespace; never 0.
+    #[must_use]
+    pub fn tablespace(&self) -> Oid {
+        match self.raw_tablespace {
+            0 => database_tablespace(),
+            tablespace => tablespace,
+        }
+    }
+
+    /// Where its bytes are by this row, or by the relation mapper as it is now. `None` if it has
+    /// no storage.
+    #[must_use]
+    pub fn storage(&self) -> Option<Storage> {
+        if !self.has_storage() {
+            return None;
+        }
+        let filenode = match self.raw_filenode {
+            0 => compat::mapped_filenode(self.oid, self.is_shared),
+            filenode => filenode,
+        };
+        let database = if self.is_shared { 0 } else { database() };
+        // The mapper does not know a relation that only its dropping has left without a file.
+        (filenode != 0).then(|| Storage { database, tablespace: self.tablespace(), filenode })
+    }
+
+    fn read(tuple: pg_sys::HeapTuple, encoding: Encoding) -> Self {
+        // SAFETY: the callers give rows of pg_class; its columns of fixed width stand first, and
+        // a name ends with a zero byte within its bounds.
+        unsafe {
+            let row = &*fields::<pg_sys::FormData_pg_class>(tuple);
+            Self {
+                oid: row.oid.to_u32(),
+                name: encoding.read(CStr::from_ptr(row.relname.data.as_ptr())),
+                schema: row.relnamespace.to_u32(),
+                kind: row.relkind as u8,
+                persistence: row.relpersistence as u8,
+                access_method: row.relam.to_u32(),
+                owner: row.relowner.to_u32(),
+                toast: row.reltoastrelid.to_u32(),
+                is_shared: row.relisshared,
+                raw_filenode: row.relfilenode.to_u32(),
+                raw_tablespace: row.reltablespace.to_u32(),
+            }
+        }
+    }
+}
+
+/// `HEAP_TABLE_AM_OID` in pg_am.dat.
+const HEAP: Oid = 2;
+
+/// The database of this session.
+pub fn database() -> Oid {
+    // SAFETY: a variable of the backend, set once when it connects.
+    unsafe { pg_sys::MyDatabaseId }.to_u32()
+}
+
+fn database_tablespace() -> Oid {
+    // SAFETY: as above.
+    unsafe { pg_sys::MyDatabaseTableSpace }.to_u32()
+}
+
+/// What the backend's cache of `pg_class` knows of a relation now.
+#[derive(Debug)]
+pub enum Cached {
+    /// There is none.
+    Missing,
+    /// Its row was written by another transaction than this one.
+    Foreign,
+    /// Its row was written by this transaction.
+    Own,
+    /// Its row is that of a temporary relation.
+    Temporary,
+}
+
+/// Whether this transaction can have changed a relation's row: a look into the cache, which is
+/// many times quicker than two scans.
+pub fn cached(relation: Oid) -> Cached {
+    // SAFETY: the cache hands out a row of pg_class, which is valid until it is released.
+    unsafe {
+        let tuple = pg_sys::SearchSysCache1(
+            pg_sys::SysCacheIdentifier::RELOID as i32,
+            pg_sys::Datum::from(relation),
+        );
+        if tuple.is_null() {
+            return Cached::Missing;
+        }
+        let temporary = (*fields::<pg_sys::FormData_pg_class>(tuple)).relpersistence as u8 == b't';
+        let xmin = pg_sys::htup::HeapTupleHeaderGetXmin((*tuple).t_data);
+        pg_sys::ReleaseSysCache(tuple);
+        if temporary {
+            Cached::Temporary
+        } else if pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
+            Cached::Own
+        } else {
+            Cached::Foreign
+        }
+    }
+}
+
+/// The catalogs of relations, open for reading.
+#[derive(Debug)]
+pub struct Catalog {
+    classes: OpenRelation,
+    encoding: Encoding,
+}
+
+impl Catalog {
+    /// Opens them.
+    #[must_use]
+    pub fn open() -> Self {
+        Self {
+            classes: OpenRelation::open(pg_sys::RelationRelationId.to_u32(), Mode::Read),
+            encoding: Encoding::of_database(),
+        }
+    }
+
+    /// A relation as `snapshot` sees it.
+    #[must_use]
+    pub fn relation(&self, relation: Oid, snapshot: &Snapshot) -> Option<Relation> {
+        let mut found = None;
+        let mut key = [equals(1, pg_sys::F_OIDEQ, relation.into())];
+        self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, snapshot, |tuple| {
+            found = Some(Relation::read(tuple, self.encoding));
+        });
+        found
+    }
+
+    /// All relations that `snapshot` sees and that are `wanted`.
+    #[must_use]
+    pub fn relations(
+        &self,
+        snapshot: &Snapshot,
+        wanted: impl Fn(&Relation) -> bool,
+    ) -> Vec<Relation> {
+        let mut found = Vec::new();
+        self.classes.scan(None, &mut [], snapshot, |tuple| {
+            let relation = Relation::read(tuple, self.encoding);
+            if wanted(&relation) {
+                found.push(relation);
+            }
+        });
+        found
+    }
+
+    /// The indexes of a table, as `snapshot` sees them.
+    #[must_use]
+    pub fn indexes(&self, table: Oid, snapshot: &Snapshot) -> Vec<Index> {
+        let indexes = OpenRelation::open(pg_sys::IndexRelationId.to_u32(), Mode::Read);
+        let mut found = Vec::new();
+        let mut key = [equals(2, pg_sys::F_OIDEQ, table.into())];
+        indexes.scan(Some(pg_sys::IndexIndrelidIndexId), &mut key, snapshot, |tuple| {
+            // SAFETY: a row of pg_index, whose columns of fixed width stand first.
+            let row = unsafe { &*fields::<pg_sys::FormData_pg_index>(tuple) };
+            found.push(Index { oid: row.indexrelid.to_u32(), clusters: row.indisclustered });
+        });
+        found
+    }
+}
+
+/// A row of `pg_index`.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    /// The index.
+    pub oid: Oid,
+    /// Whether its table was last clustered by it.
+    pub clusters: bool,
+}
+
+/// A relation and all that inherit from it or are its partitions, without locking them.
+pub fn inheritors(relation: Oid) -> Vec<Oid> {
+    // SAFETY: the server makes a list of OIDs in the current memory context.
+    unsafe {
+        let list = compat::find_all_inheritors(
+            relation.into(),
+            pg_sys::NoLock as pg_sys::LOCKMODE,
+            none(),
+        );
+        compat::oids(list).collect()
+    }
+}
+
+/// The tablespace of that name; `None` if there is none.
+pub fn tablespace_named(name: &CStr) -> Option<Oid> {
+    // SAFETY: the server reads the name.
+    let tablespace = unsafe { pg_sys::get_tablespace_oid(name.as_ptr(), true) };
+    Some(tablespace.to_u32()).filter(|oid| *oid != 0)
+}
+
+/// The schema of that name; `None` if there is none.
+pub fn schema_named(name: &CStr) -> Option<Oid> {
+    // SAFETY: as above.
+    let schema = unsafe { pg_sys::get_namespace_oid(name.as_ptr(), true) };
+    Some(schema.to_u32()).filter(|oid| *oid != 0)
+}
+
+/// Whether the current user may run VACUUM and its like on a relation. Where he may not, the
+/// server leaves the relation out.
+pub fn may_maintain(relation: Oid, is_shared: bool) -> bool {
+    compat::may_maintain(relation, is_shared)
+}
+
+/// The table of an index; `None` if that has been dropped.
+pub fn table_of_index(index: Oid) -> Option<Oid> {
+    // SAFETY: the server looks up what its cache knows.
+    let table = unsafe { pg_sys::IndexGetRelation(index.into(), true) };
+    Some(table.to_u32()).filter(|oid| *oid != 0)
+}
+
+/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 15 it does not.
+pub fn reindexing_a_database_covers_catalogs() -> bool {
+    compat::REINDEX_DATABASE_COVERS_CATALOGS
+}
+
+/// Whether the current user may run REINDEX on a whole schema.
+pub fn may_maintain_schema(schema: Oid) -> bool {
+    compat::may_maintain_object(pg_sys::NamespaceRelationId, schema)
+}
+
+/// Whether the current user may run REINDEX on this whole database.
+pub fn may_maintain_database() -> bool {
+    compat::may_maintain_object(pg_sys::DatabaseRelationId, database())
+}
+
+/// Whether that is this database's name.
+pub fn is_this_database(name: &CStr) -> bool {
+    // SAFETY: the server reads the name.
+    unsafe { pg_sys::get_database_oid(name.as_ptr(), true) }.to_u32() == database()
+}
+
+/// The extension's table of that name: a member of the extension, whatever else bears its name.
+pub fn member_table(extension: &CStr, table: &CStr) -> Option<Oid> {
+    // SAFETY: the server reads the names and looks up what it knows by them.
+    unsafe {
+        let extension_oid = pg_sys::get_extension_oid(extension.as_ptr(), true);
+        if extension_oid == pg_sys::InvalidOid {
+            return None;
+        }
+        // The schema has the extension's name: control file.
+        let schema = pg_sys::get_namespace_oid(extension.as_ptr(), true);
+        let relation = pg_sys::get_relname_relid(table.as_ptr(), schema);
+        let is_member = relation != pg_sys::InvalidOid
+            && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation) == extension_oid;
+        is_member.then(|| relation.to_u32())
+    }
+}

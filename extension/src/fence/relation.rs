@@ -1,0 +1,179 @@
+//! Open relations, and scans of them by an index.
+
+use std::ffi::c_int;
+use std::{ptr, thread};
+
+use stillpoint_check::Oid;
+
+use super::{Snapshot, pg_sys};
+
+/// An open relation. Its lock stays until the transaction ends.
+#[derive(Debug)]
+pub(super) struct OpenRelation(pg_sys::Relation);
+
+/// A lock mode on a relation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Mode {
+    /// ACCESS SHARE, as readers take it.
+    Read = pg_sys::AccessShareLock as isize,
+    /// ROW EXCLUSIVE, as writers of rows take it.
+    Write = pg_sys::RowExclusiveLock as isize,
+}
+
+impl OpenRelation {
+    /// Opens a relation that must exist, such as a catalog.
+    pub fn open(relation: Oid, mode: Mode) -> Self {
+        // SAFETY: the caller is in a transaction; a relation that does not exist is an error.
+        Self(unsafe { pg_sys::relation_open(relation.into(), mode as pg_sys::LOCKMODE) })
+    }
+
+    /// Opens a relation; `None` if it has been dropped by the time that the lock is had.
+    pub fn try_open(relation: Oid, mode: Mode) -> Option<Self> {
+        // SAFETY: as above.
+        let opened =
+            unsafe { pg_sys::try_relation_open(relation.into(), mode as pg_sys::LOCKMODE) };
+        (!opened.is_null()).then_some(Self(opened))
+    }
+
+    pub fn as_raw(&self) -> pg_sys::Relation {
+        self.0
+    }
+
+    /// The columns, dropped ones included.
+    pub fn description(&self) -> pg_sys::TupleDesc {
+        // SAFETY: an open relation has a description that lives as long as it is open.
+        unsafe { (*self.0).rd_att }
+    }
+
+    /// Gives the rows that `snapshot` sees and `keys` find in `index` to `each`, which must not
+    /// keep them. Without an index, all rows that the keys fit.
+    pub fn scan(
+        &self,
+        index: Option<Oid>,
+        keys: &mut [pg_sys::ScanKeyData],
+        snapshot: &Snapshot,
+        mut each: impl FnMut(pg_sys::HeapTuple),
+    ) {
+        let scan = Scan::begin(self, index, keys, snapshot);
+        while let Some(tuple) = scan.next() {
+            each(tuple);
+        }
+    }
+}
+
+impl Drop for OpenRelation {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            // SAFETY: opened once, by us, for the resource owner that is still current.
+            unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as pg_sys::LOCKMODE) };
+        }
+    }
+}
+
+/// A running scan, by the functions that the server uses for its catalogs. They work on every
+/// heap table.
+struct Scan(pg_sys::SysScanDesc);
+
+impl Scan {
+    fn begin(
+        relation: &OpenRelation,
+        index: Option<Oid>,
+        keys: &mut [pg_sys::ScanKeyData],
+        snapshot: &Snapshot,
+    ) -> Self {
+        // SAFETY: relation and snapshot are held by the caller for longer than the scan, which
+        // copies the keys or is done with them before it returns.
+        Self(unsafe {
+            pg_sys::systable_beginscan(
+                relation.0,
+                index.unwrap_or_default().into(),
+                index.is_some(),
+                snapshot.as_raw(),
+                keys.len() as c_int,
+                keys.as_mut_ptr(),
+            )
+        })
+    }
+}
+
+impl Scan {
+    /// The next row, which is valid until another one is asked for.
+    fn next(&self) -> Option<pg_sys::HeapTuple> {
+        // SAFETY: the scan is open.
+        let tuple = unsafe { pg_sys::systable_getnext(self.0) };
+        (!tuple.is_null()).then_some(tuple)
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            // SAFETY: begun once, by us. After an error the resource owner gives back what the
+            // scan has pinned.
+            unsafe { pg_sys::systable_endscan(self.0) };
+        }
+    }
+}
+
+/// A key `column = value`, by the comparison function with that OID.
+pub(super) fn equals(column: i16, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    // SAFETY: the server fills in the key, looking up a function that is built in.
+    unsafe {
+        pg_sys::ScanKeyInit(
+            &raw mut key,
+            column,
+            pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
+            function.into(),
+            value,
+        );
+    }
+    key
+}
+
+/// A key `column >= value`, by the comparison function with that OID.
+pub(super) fn at_least(column: i16, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
+    let mut key = equals(column, function, value);
+    key.sk_strategy = pg_sys::BTGreaterEqualStrategyNumber as pg_sys::StrategyNumber;
+    key
+}
+
+/// `InvalidStrategy` in stratnum.h.
+const NO_STRATEGY: pg_sys::StrategyNumber = 0;
+
+/// A key `column IS NULL` (`ScanKeyEntryInitialize()` asks for no function then).
+pub(super) fn is_null(column: i16) -> pg_sys::ScanKeyData {
+    let mut key = pg_sys::ScanKeyData::default();
+    // SAFETY: as in equals().
+    unsafe {
+        pg_sys::ScanKeyEntryInitialize(
+            &raw mut key,
+            (pg_sys::SK_SEARCHNULL | pg_sys::SK_ISNULL) as c_int,
+            column,
+            NO_STRATEGY,
+            pg_sys::InvalidOid,
+            pg_sys::InvalidOid,
+            pg_sys::InvalidOid,
+            pg_sys::Datum::null(),
+        );
+    }
+    key
+}
+
+/// The structure at the head of a catalog's row (`GETSTRUCT()` in htup_details.h).
+///
+/// # Safety
+///
+/// The tuple is a row of the catalog that `T` describes.
+pub(super) unsafe fn fields<T>(tuple: pg_sys::HeapTuple) -> *const T {
+    // SAFETY: the caller's promise; a tuple's data begins where its header says.
+    unsafe {
+        let header = (*tuple).t_data;
+        header.cast::<u8>().add(usize::from((*header).t_hoff)).cast()
+    }
+}
+
+/// Nothing, as a pointer argument of the server's functions.
+pub(super) const fn none<T>() -> *mut T {
+    ptr::null_mut()
+}

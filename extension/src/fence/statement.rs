@@ -1,0 +1,340 @@
+//! Utility statements, as the parser gives them, read for what they do to storage.
+//!
+//! Names are looked up as the server will do it, and none is locked: what a name means may
+//! change until the server has its lock. What is read here is what will be announced, not what
+//! will be recorded as done.
+
+use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
+
+use stillpoint_check::Oid;
+
+use super::relation::none;
+use super::{compat, pg_sys};
+
+/// A statement that is about to run.
+#[derive(Debug)]
+pub struct Statement<'a> {
+    node: *mut pg_sys::Node,
+    top_level: bool,
+    lives: PhantomData<&'a ()>,
+}
+
+/// A relation that a statement names.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// Its OID.
+    pub relation: Oid,
+    /// Whether the relations that inherit from it are meant, too (no ONLY).
+    pub with_children: bool,
+}
+
+/// What a statement does to the storage of relations.
+#[derive(Debug)]
+pub enum Work {
+    /// VACUUM.
+    Vacuum(Vacuum),
+    /// CLUSTER of one relation, or of all that were clustered before.
+    Cluster(Option<Oid>),
+    /// REINDEX.
+    Reindex {
+        /// Of what.
+        scope: ReindexScope,
+        /// Whether it is done beside writers, in several transactions.
+        concurrently: bool,
+    },
+    /// TRUNCATE.
+    Truncate(Vec<Named>),
+    /// REFRESH MATERIALIZED VIEW, unless it is done row by row.
+    Refresh(Oid),
+    /// Forms of ALTER TABLE, ALTER INDEX and so on that give a relation another file.
+    Alter(Oid, Vec<AlterForm>),
+    /// ALTER ... ALL IN TABLESPACE.
+    MoveAll(MoveAll),
+    /// Nothing that is known before it has happened.
+    Unknown,
+}
+
+/// The options of VACUUM that matter here.
+#[derive(Debug, Default)]
+pub struct Vacuum {
+    /// FULL: every table is written anew.
+    pub full: bool,
+    /// Whether only tables' TOAST is worked on (PROCESS_MAIN false).
+    pub skips_main: bool,
+    /// Whether tables' TOAST is left alone (PROCESS_TOAST false).
+    pub skips_toast: bool,
+    /// Whether nothing but statistics of the database is worked on.
+    pub skips_all: bool,
+    /// Whether no relation was named: all of the database are meant.
+    pub whole_database: bool,
+    /// Those that were named and that exist.
+    pub relations: Vec<Named>,
+}
+
+/// What REINDEX is to rebuild.
+#[derive(Debug)]
+pub enum ReindexScope {
+    /// One index.
+    Index(Oid),
+    /// The indexes of a table.
+    Table(Oid),
+    /// Those of all tables of a schema.
+    Schema(Oid),
+    /// Those of all tables of the database but the catalogs.
+    Database,
+    /// Those of the catalogs.
+    System,
+    /// Of something that does not exist, or may not be named so: the server will refuse.
+    Nothing,
+}
+
+/// A form of ALTER TABLE that is certain to give a relation another file, if it is not yet as
+/// the form says.
+#[derive(Clone, Copy, Debug)]
+pub enum AlterForm {
+    /// SET TABLESPACE; only the relation and its TOAST move.
+    Tablespace(Oid),
+    /// SET LOGGED (`p`) or SET UNLOGGED (`u`).
+    Persistence(u8),
+    /// SET ACCESS METHOD.
+    AccessMethod(Option<Oid>),
+}
+
+/// What ALTER ... ALL IN TABLESPACE moves.
+#[derive(Debug)]
+pub struct MoveAll {
+    /// From where.
+    pub tablespace: Oid,
+    /// What: kinds as in `pg_class.relkind`.
+    pub kinds: &'static [u8],
+    /// Only what these own, if any are named.
+    pub owners: Vec<Oid>,
+}
+
+impl Statement<'_> {
+    /// # Safety
+    ///
+    /// The node is a utility statement that outlives this.
+    pub(super) unsafe fn new(node: *mut pg_sys::Node, top_level: bool) -> Self {
+        Self { node, top_level, lives: PhantomData }
+    }
+
+    /// Its command tag, such as `TRUNCATE TABLE`.
+    #[must_use]
+    pub fn command(&self) -> String {
+        // SAFETY: the node is a utility statement; tags are static strings.
+        unsafe {
+            let tag = pg_sys::GetCommandTagName(pg_sys::CreateCommandTag(self.node));
+            CStr::from_ptr(tag).to_string_lossy().into_owned()
+        }
+    }
+
+    /// Whether it stands within a transaction block, a function, or a string of several
+    /// statements. There the server refuses what needs transactions of its own.
+    #[must_use]
+    pub fn is_in_block(&self) -> bool {
+        // SAFETY: the server looks at the state of the transaction.
+        unsafe { pg_sys::IsInTransactionBlock(self.top_level) }
+    }
+
+    /// What it does to storage. A name that the user may not look up is the error that the
+    /// server gives.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        use pg_sys::NodeTag as T;
+        // SAFETY: a node's tag says of which type it is.
+        unsafe {
+            match (*self.node).type_ {
+                T::T_VacuumStmt => vacuum(&*self.node.cast()),
+                T::T_ClusterStmt => cluster(&*self.node.cast()),
+                T::T_ReindexStmt => reindex(&*self.node.cast()),
+                T::T_TruncateStmt => {
+                    let statement = &*self.node.cast::<pg_sys::TruncateStmt>();
+                    Work::Truncate(
+                        compat::pointers(statement.relations).filter_map(|it| named(it)).collect(),
+                    )
+                }
+                T::T_RefreshMatViewStmt => {
+                    let statement = &*self.node.cast::<pg_sys::RefreshMatViewStmt>();
+                    match named(statement.relation) {
+                        Some(view) if !statement.concurrent => Work::Refresh(view.relation),
+                        _ => Work::Unknown,
+                    }
+                }
+                T::T_AlterTableStmt => alter(&*self.node.cast()),
+                T::T_AlterTableMoveAllStmt => move_all(&*self.node.cast()),
+                _ => Work::Unknown,
+            }
+        }
+    }
+}
+
+/// # Safety
+///
+/// Of this and the functions below: the nodes are whole, as the parser makes them.
+unsafe fn vacuum(statement: &pg_sys::VacuumStmt) -> Work {
+    if !statement.is_vacuumcmd {
+        return Work::Unknown;
+    }
+    let mut vacuum = Vacuum::default();
+    // SAFETY: the caller's promise.
+    unsafe {
+        for option in compat::pointers::<pg_sys::DefElem>(statement.options) {
+            let name = CStr::from_ptr((*option).defname);
+            if !compat::VACUUM_OPTIONS.contains(&name) {
+                // The server will refuse it.
+                return Work::Unknown;
+            }
+            match name.to_bytes() {
+                b"full" => vacuum.full = pg_sys::defGetBoolean(option),
+                b"process_main" => vacuum.skips_main = !pg_sys::defGetBoolean(option),
+                b"process_toast" => vacuum.skips_toast = !pg_sys::defGetBoolean(option),
+                b"only_database_stats" => vacuum.skips_all = pg_sys::defGetBoolean(option),
+                _ => {}
+            }
+        }
+        vacuum.whole_database = statement.rels.is_null();
+        for relation in compat::pointers::<pg_sys::VacuumRelation>(statement.rels) {
+            vacuum.relations.extend(if (*relation).oid == pg_sys::InvalidOid {
+                named((*relation).relation)
+            } else {
+                Some(Named { relation: (*relation).oid.to_u32(), with_children: false })
+            });
+        }
+    }
+    Work::Vacuum(vacuum)
+}
+
+/// # Safety
+///
+/// As above.
+unsafe fn cluster(statement: &pg_sys::ClusterStmt) -> Work {
+    if statement.relation.is_null() {
+        return Work::Cluster(None);
+    }
+    // SAFETY: as above.
+    match unsafe { named(statement.relation) } {
+        Some(table) => Work::Cluster(Some(table.relation)),
+        None => Work::Unknown,
+    }
+}
+
+/// # Safety
+///
+/// As above.
+unsafe fn reindex(statement: &pg_sys::ReindexStmt) -> Work {
+    use pg_sys::ReindexObjectType as K;
+    // SAFETY: as above. REINDEX DATABASE and SYSTEM have no name since 16, if none is written.
+    let scope = unsafe {
+        let name = (!statement.name.is_null()).then(|| CStr::from_ptr(statement.name));
+        let relation = named(statement.relation).map(|named| named.relation);
+        let is_here = name.is_none_or(super::catalog::is_this_database);
+        match statement.kind {
+            K::REINDEX_OBJECT_INDEX => relation.map(ReindexScope::Index),
+            K::REINDEX_OBJECT_TABLE => relation.map(ReindexScope::Table),
+            K::REINDEX_OBJECT_SCHEMA => {
+                name.and_then(super::catalog::schema_named).map(ReindexScope::Schema)
+            }
+            K::REINDEX_OBJECT_DATABASE => is_here.then_some(ReindexScope::Database),
+            K::REINDEX_OBJECT_SYSTEM => is_here.then_some(ReindexScope::System),
+            _ => None,
+        }
+    };
+    // SAFETY: as above.
+    let concurrently = unsafe { compat::reindexes_concurrently(statement) };
+    Work::Reindex { scope: scope.unwrap_or(ReindexScope::Nothing), concurrently }
+}
+
+/// # Safety
+///
+/// As above.
+unsafe fn alter(statement: &pg_sys::AlterTableStmt) -> Work {
+    use pg_sys::AlterTableType as A;
+    // SAFETY: as above.
+    unsafe {
+        let forms: Vec<_> = compat::pointers::<pg_sys::AlterTableCmd>(statement.cmds)
+            .filter_map(|command| match (*command).subtype {
+                A::AT_SetTableSpace => {
+                    super::catalog::tablespace_named(CStr::from_ptr((*command).name))
+                        .map(AlterForm::Tablespace)
+                }
+                A::AT_SetLogged => Some(AlterForm::Persistence(b'p')),
+                A::AT_SetUnLogged => Some(AlterForm::Persistence(b'u')),
+                subtype if compat::sets_access_method(subtype) => {
+                    Some(AlterForm::AccessMethod(access_method((*command).name)))
+                }
+                _ => None,
+            })
+            .collect();
+        if forms.is_empty() {
+            return Work::Unknown;
+        }
+        match named(statement.relation) {
+            Some(named) => Work::Alter(named.relation, forms),
+            None => Work::Unknown,
+        }
+    }
+}
+
+/// # Safety
+///
+/// As above.
+unsafe fn move_all(statement: &pg_sys::AlterTableMoveAllStmt) -> Work {
+    use pg_sys::ObjectType as O;
+    let kinds: &[u8] = match statement.objtype {
+        O::OBJECT_TABLE => b"r",
+        O::OBJECT_INDEX => b"i",
+        O::OBJECT_MATVIEW => b"m",
+        _ => return Work::Unknown,
+    };
+    // SAFETY: as above. A role that does not exist is the server's own error.
+    unsafe {
+        let Some(tablespace) =
+            super::catalog::tablespace_named(CStr::from_ptr(statement.orig_tablespacename))
+        else {
+            return Work::Unknown;
+        };
+        let owners = compat::pointers::<pg_sys::RoleSpec>(statement.roles)
+            .map(|role| pg_sys::get_rolespec_oid(role, false).to_u32())
+            .collect();
+        Work::MoveAll(MoveAll { tablespace, kinds, owners })
+    }
+}
+
+/// The access method of that name; `None` for the default one, or for one that does not exist.
+///
+/// # Safety
+///
+/// The name is null or a string.
+unsafe fn access_method(name: *const c_char) -> Option<Oid> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    let method = unsafe { pg_sys::get_table_am_oid(name, true) };
+    Some(method.to_u32()).filter(|oid| *oid != 0)
+}
+
+/// The relation that a name means now; `None` if none.
+///
+/// # Safety
+///
+/// The name is null or a node as the parser makes it.
+unsafe fn named(name: *mut pg_sys::RangeVar) -> Option<Named> {
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise. Nothing is locked.
+    unsafe {
+        let relation = pg_sys::RangeVarGetRelidExtended(
+            name,
+            pg_sys::NoLock as pg_sys::LOCKMODE,
+            pg_sys::RVROption::RVR_MISSING_OK,
+            None,
+            none(),
+        );
+        (relation != pg_sys::InvalidOid)
+            .then(|| Named { relation: relation.to_u32(), with_children: (*name).inh })
+    }
+}

@@ -1,0 +1,242 @@
+//! A table that this library writes by itself.
+//!
+//! Rows go in and out by the functions beneath the executor: no right is asked for, no trigger,
+//! rule, policy or statement of the user takes part, a READ ONLY transaction can do it, and
+//! what is inserted is marked as nothing to be decoded logically. (A publication FOR ALL TABLES
+//! would otherwise send it to a subscriber that has no such table, and stop there.) What is
+//! deleted leaves no old row in the WAL, because the table's REPLICA IDENTITY is NOTHING, and
+//! without that nothing is published.
+
+use std::{slice, thread};
+
+use stillpoint_check::Oid;
+
+use super::relation::{Mode, OpenRelation, at_least, equals, is_null};
+use super::row::Row;
+use super::rows::column_types;
+use super::{Encoding, Snapshot, Value, compat, datum, error, pg_sys};
+
+/// Where a row of a table stands, as long as nothing rewrites the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Place(pg_sys::ItemPointerData);
+
+/// What a scan looks for in a column of type `xid8`.
+#[derive(Clone, Copy, Debug)]
+pub enum XidKey {
+    /// NULL.
+    Missing,
+    /// That number.
+    Is(u64),
+    /// That number or a later one.
+    AtLeast(u64),
+}
+
+/// An open table.
+#[derive(Debug)]
+pub struct Table {
+    relation: OpenRelation,
+    types: Vec<pg_sys::Oid>,
+    encoding: Encoding,
+}
+
+impl Table {
+    /// Opens a table for writing, which waits for whoever has locked it whole; `None` if it has
+    /// been dropped.
+    #[must_use]
+    pub fn open_for_writing(table: Oid) -> Option<Self> {
+        OpenRelation::try_open(table, Mode::Write).map(Self::new)
+    }
+
+    /// Opens a table for reading; `None` if it has been dropped.
+    #[must_use]
+    pub fn open_for_reading(table: Oid) -> Option<Self> {
+        OpenRelation::try_open(table, Mode::Read).map(Self::new)
+    }
+
+    fn new(relation: OpenRelation) -> Self {
+        let types = column_types(relation.description());
+        Self { relation, types, encoding: Encoding::of_database() }
+    }
+
+    /// Whether a row of these values is a row of this table.
+    #[must_use]
+    pub fn takes(&self, row: &[Value<'_>]) -> bool {
+        row.iter().map(|value| value.type_oid()).eq(self.types.iter().copied())
+    }
+
+    /// The rows that `snapshot` sees and whose `column` (from 0), of type `xid8`, is as `key`
+    /// says, by the index that has this column first, and with their places.
+    pub fn scan(
+        &self,
+        column: i16,
+        key: XidKey,
+        snapshot: &Snapshot,
+        mut each: impl FnMut(Place, &Row<'_>),
+    ) {
+        let number = column + 1;
+        let mut keys = [match key {
+            XidKey::Missing => is_null(number),
+            XidKey::Is(xid) => equals(number, pg_sys::F_XID8EQ, datum::wide(xid)),
+            XidKey::AtLeast(xid) => at_least(number, pg_sys::F_XID8GE, datum::wide(xid)),
+        }];
+        let mut values = vec![pg_sys::Datum::null(); self.types.len()];
+        let mut nulls = vec![true; self.types.len()];
+        self.relation.scan(self.index_on(number), &mut keys, snapshot, |tuple| {
+            // SAFETY: the tuple has the columns of its table, and there is room for as many.
+            let place = unsafe {
+                pg_sys::heap_deform_tuple(
+                    tuple,
+                    self.relation.description(),
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                );
+                Place((*tuple).t_self)
+            };
+            each(place, &Row::new(&self.types, &values, &nulls, self.encoding));
+        });
+    }
+
+    /// An index that can find values of a column: valid, not partial, with the column first. A
+    /// superuser may have dropped it; a scan of the whole table gives the same rows.
+    fn index_on(&self, number: i16) -> Option<Oid> {
+        // SAFETY: the list is in the current memory context; each index is open for as long as
+        // it is looked at.
+        unsafe {
+            let list = pg_sys::RelationGetIndexList(self.relation.as_raw());
+            let usable = |index: &Oid| {
+                let index = OpenRelation::open(*index, Mode::Read);
+                let form = (*index.as_raw()).rd_index;
+                let partial = !pg_sys::RelationGetIndexPredicate(index.as_raw()).is_null();
+                (*form).indisvalid
+                    && !partial
+                    && (*form).indnatts == 1
+                    && (*form).indkey.values.as_slice(1)[0] == number
+            };
+            compat::oids(list).find(usable)
+        }
+    }
+
+    /// Deletes the row at `place`, which the caller has seen there.
+    pub fn delete(&self, place: Place) {
+        let mut place = place.0;
+        // SAFETY: the relation is open for writing. A row that somebody else has deleted
+        // meanwhile is an error.
+        unsafe { pg_sys::simple_heap_delete(self.relation.as_raw(), &raw mut place) };
+    }
+
+    /// Begins to insert rows.
+    pub fn insert(&self) -> Insertion<'_> {
+        // SAFETY: the relation is open for writing; its indexes and a slot for its rows are
+        // closed and freed when the insertion is dropped.
+        unsafe {
+            let indexes = pg_sys::CatalogOpenIndexes(self.relation.as_raw());
+            let slot = pg_sys::MakeSingleTupleTableSlot(
+                self.relation.description(),
+                &raw const pg_sys::TTSOpsHeapTuple,
+            );
+            Insertion { table: self, indexes, slot }
+        }
+    }
+}
+
+/// Rows on their way into a table and its indexes (`CatalogTupleInsert()` in indexing.c, but for
+/// the mark that nothing is to be decoded).
+pub struct Insertion<'a> {
+    table: &'a Table,
+    indexes: pg_sys::CatalogIndexState,
+    slot: *mut pg_sys::TupleTableSlot,
+}
+
+impl Insertion<'_> {
+    /// Inserts a row; gives its place. Its values must be of the table's types.
+    pub fn row(&mut self, row: &[Value<'_>]) -> Place {
+        if !self.table.takes(row) {
+            error::raise_internal("a row does not have the table's columns".to_owned());
+        }
+        let values: Vec<_> = row.iter().map(|value| value.to_datum(self.table.encoding)).collect();
+        let mut nulls: Vec<_> = values.iter().map(Option::is_none).collect();
+        let mut values: Vec<_> =
+            values.into_iter().map(|value| value.unwrap_or(pg_sys::Datum::null())).collect();
+        let relation = self.table.relation.as_raw();
+        // SAFETY: values and marks are as many, and of the types, that the description says.
+        // The tuple lies in the current memory context and is freed after its last use.
+        unsafe {
+            let tuple = pg_sys::heap_form_tuple(
+                self.table.relation.description(),
+                values.as_mut_ptr(),
+                nulls.as_mut_ptr(),
+            );
+            pg_sys::heap_insert(
+                relation,
+                tuple,
+                pg_sys::GetCurrentCommandId(true),
+                pg_sys::HEAP_INSERT_NO_LOGICAL as i32,
+                super::relation::none(),
+            );
+            let place = (*tuple).t_self;
+            self.index(tuple);
+            pg_sys::heap_freetuple(tuple);
+            Place(place)
+        }
+    }
+
+    /// Makes the row known to every index (`CatalogIndexInsert()` in indexing.c).
+    ///
+    /// # Safety
+    ///
+    /// The tuple has just been inserted into the table.
+    unsafe fn index(&mut self, tuple: pg_sys::HeapTuple) {
+        // SAFETY: the server has opened so many indexes. The slot does not own the tuple: once
+        // that is freed, the slot is only given another one, or dropped.
+        unsafe {
+            let info = &*self.indexes;
+            let count = usize::try_from(info.ri_NumIndices).unwrap_or(0);
+            if count == 0 {
+                return;
+            }
+            let relations = slice::from_raw_parts(info.ri_IndexRelationDescs, count);
+            let infos = slice::from_raw_parts(info.ri_IndexRelationInfo, count);
+            pg_sys::ExecStoreHeapTuple(tuple, self.slot, false);
+            for (&relation, &index) in relations.iter().zip(infos) {
+                if !(*index).ii_ReadyForInserts {
+                    continue;
+                }
+                if !(*index).ii_Expressions.is_null() || !(*index).ii_Predicate.is_null() {
+                    error::raise_internal(
+                        "an index on expressions, or of a part of the rows, is not kept up here"
+                            .to_owned(),
+                    );
+                }
+                let mut values = [pg_sys::Datum::null(); pg_sys::INDEX_MAX_KEYS as usize];
+                let mut nulls = [true; pg_sys::INDEX_MAX_KEYS as usize];
+                pg_sys::FormIndexDatum(
+                    index,
+                    self.slot,
+                    super::relation::none(),
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                );
+                compat::index_insert(
+                    relation,
+                    values.as_mut_ptr(),
+                    nulls.as_mut_ptr(),
+                    &raw mut (*tuple).t_self,
+                    self.table.relation.as_raw(),
+                    index,
+                );
+            }
+        }
+    }
+}
+
+impl Drop for Insertion<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            // SAFETY: opened and made once, by us.
+            unsafe {
+                pg_sys::ExecDropSingleTupleTableSlot(self.slot);
+                pg_sys::CatalogCloseIndexes(self.indexes);
+            }
+        }
+    }
+}

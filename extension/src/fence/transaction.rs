@@ -1,0 +1,179 @@
+//! The current transaction: its number, its end, and the callbacks at both.
+
+use super::error::Caught;
+use super::{Failure, error, pg_sys};
+
+/// What happens to a transaction, of what the ledger needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It is about to commit, or to be prepared, and can still write and fail.
+    Ending,
+    /// It has committed; nothing may fail.
+    Committed,
+    /// It was prepared: another session will end it.
+    Prepared,
+    /// It was rolled back; nothing may fail.
+    Aborted,
+}
+
+/// What is called at the events of every transaction.
+pub type Listener = fn(Event) -> Result<(), Failure>;
+
+static mut LISTENER: Option<Listener> = None;
+
+/// Calls `listener` at the events of every transaction of this backend and its children. To be
+/// called once, by `_PG_init`.
+pub(super) fn listen(listener: Listener) {
+    // SAFETY: the library is loaded once, by the one thread of the server.
+    unsafe {
+        LISTENER = Some(listener);
+        pg_sys::RegisterXactCallback(Some(on_event), super::relation::none());
+    }
+}
+
+/// Called by the server (`CallXactCallbacks()` in xact.c).
+unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _: *mut core::ffi::c_void) {
+    use pg_sys::XactEvent as X;
+    let event = match event {
+        X::XACT_EVENT_PRE_COMMIT | X::XACT_EVENT_PRE_PREPARE => Event::Ending,
+        X::XACT_EVENT_COMMIT => Event::Committed,
+        X::XACT_EVENT_PREPARE => Event::Prepared,
+        X::XACT_EVENT_ABORT => Event::Aborted,
+        // Those of parallel workers: they change no catalog.
+        _ => return,
+    };
+    // SAFETY: the server calls back, and this frame holds nothing that an error would jump over.
+    unsafe {
+        pg_sys::panic::pgrx_extern_c_guard(|| {
+            if let Some(listener) = LISTENER
+                && let Err(report) = listener(event)
+            {
+                error::raise(*report);
+            }
+        });
+    }
+}
+
+/// The number of the current top-level transaction, if it has one: without, it has changed
+/// nothing.
+pub fn xid_if_any() -> Option<u64> {
+    // SAFETY: reads a variable of the backend.
+    let xid = unsafe { pg_sys::GetTopFullTransactionIdIfAny() }.value;
+    (xid as u32 != 0).then_some(xid)
+}
+
+/// The number of the current top-level transaction, which gets one if it has none.
+pub fn xid() -> u64 {
+    // SAFETY: the caller is in a transaction that may write.
+    unsafe { pg_sys::GetTopFullTransactionId() }.value
+}
+
+/// The full number of a transaction that is not in the future and not more than two thousand
+/// million ago (`widen_snapshot_xid()` in xid8funcs.c).
+pub(super) fn full_xid(xid: u32) -> u64 {
+    // SAFETY: reads shared memory.
+    let next = unsafe { pg_sys::ReadNextFullTransactionId() }.value;
+    let (epoch, next_xid) = (next >> 32, next as u32);
+    let epoch = if xid > next_xid { epoch.saturating_sub(1) } else { epoch };
+    epoch << 32 | u64::from(xid)
+}
+
+/// Makes this transaction's changes of the catalogs known to itself, those of its last command
+/// included.
+pub fn see_own_changes() {
+    // SAFETY: the caller is in a transaction and not within a command.
+    unsafe { pg_sys::CommandCounterIncrement() };
+}
+
+/// Whether this session may write: not in recovery, not while pg_upgrade copies catalogs, not in
+/// a parallel query.
+pub fn may_write() -> bool {
+    // SAFETY: functions and variables of the backend.
+    unsafe { !pg_sys::RecoveryInProgress() && !pg_sys::IsBinaryUpgrade && !in_parallel_mode() }
+}
+
+/// Whether the server is a standby, or recovers.
+pub fn in_recovery() -> bool {
+    // SAFETY: reads shared memory.
+    unsafe { pg_sys::RecoveryInProgress() }
+}
+
+fn in_parallel_mode() -> bool {
+    // SAFETY: reads a variable of the backend.
+    unsafe { pg_sys::IsInParallelMode() }
+}
+
+/// Where the next record of WAL will be (`pg_current_wal_insert_lsn()`).
+pub fn wal_position() -> u64 {
+    // SAFETY: reads shared memory; the caller is not in recovery.
+    unsafe { pg_sys::GetXLogInsertRecPtr() }
+}
+
+/// Now, in microseconds since 2000-01-01 (`TimestampTz`).
+pub fn now() -> i64 {
+    // SAFETY: reads the clock.
+    unsafe { pg_sys::GetCurrentTimestamp() }
+}
+
+/// Commits the transaction that the server has begun for a statement, and waits until it is
+/// durable, whatever `synchronous_commit` says; then begins another. What the statement has
+/// pushed (a snapshot) and where it allocates is as before.
+///
+/// It is what the statements do themselves that have transactions of their own (`vacuum()` in
+/// vacuum.c), and only for them, before they begin.
+pub fn commit_durably_and_begin() {
+    // SAFETY: the caller is the hook of such a statement. The memory in which the statement
+    // lies is not the transaction's.
+    unsafe {
+        let memory = pg_sys::CurrentMemoryContext;
+        let had_snapshot = pg_sys::ActiveSnapshotSet();
+        if had_snapshot {
+            pg_sys::PopActiveSnapshot();
+        }
+        pg_sys::ForceSyncCommit();
+        pg_sys::CommitTransactionCommand();
+        pg_sys::StartTransactionCommand();
+        if had_snapshot {
+            pg_sys::EnsurePortalSnapshotExists();
+        }
+        pg_sys::MemoryContextSwitchTo(memory);
+    }
+}
+
+/// Lets this transaction commit without waiting for the disk.
+pub fn commit_need_not_be_durable() {
+    // SAFETY: the server reads both strings; the setting is undone at the end of the
+    // transaction.
+    unsafe {
+        pg_sys::set_config_option(
+            c"synchronous_commit".as_ptr(),
+            c"off".as_ptr(),
+            pg_sys::GucContext::PGC_USERSET,
+            pg_sys::GucSource::PGC_S_SESSION,
+            pg_sys::GucAction::GUC_ACTION_LOCAL,
+            true,
+            0,
+            false,
+        );
+    }
+}
+
+/// Runs `work`, and if it fails undoes what it has done and gives its error, so that the
+/// transaction can go on.
+pub fn attempt<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Caught> {
+    // SAFETY: an internal subtransaction, ended here in either case; owner and memory are put
+    // back as plpgsql does it (exec_stmt_block() in pl_exec.c).
+    unsafe {
+        let (memory, owner) = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
+        pg_sys::BeginInternalSubTransaction(core::ptr::null());
+        pg_sys::MemoryContextSwitchTo(memory);
+        let result = error::caught(work);
+        match result {
+            Ok(_) => pg_sys::ReleaseCurrentSubTransaction(),
+            Err(_) => pg_sys::RollbackAndReleaseCurrentSubTransaction(),
+        }
+        pg_sys::MemoryContextSwitchTo(memory);
+        pg_sys::CurrentResourceOwner = owner;
+        result
+    }
+}

@@ -1,0 +1,303 @@
+//! What a statement is going to replace or work on.
+
+use std::collections::BTreeSet;
+
+use stillpoint_check::Oid;
+
+use super::record::Effect;
+use crate::fence::Snapshot;
+use crate::fence::catalog::{
+    Catalog, Relation, Storage, inheritors, may_maintain, may_maintain_database,
+    may_maintain_schema, reindexing_a_database_covers_catalogs, table_of_index,
+};
+use crate::fence::statement::{AlterForm, MoveAll, Named, ReindexScope, Vacuum, Work};
+use crate::settings;
+
+/// A file that a statement is going to replace or work on.
+#[derive(Debug)]
+pub struct Target {
+    /// The relation that has it.
+    pub relation: Relation,
+    /// The file.
+    pub storage: Storage,
+    /// What will have happened to it if the statement ends well and does not replace it.
+    pub effect: Effect,
+}
+
+/// Whether a statement has transactions of its own, so that its record cannot be one of them.
+pub fn has_own_transactions(work: &Work, catalog: &Catalog, snapshot: &Snapshot) -> bool {
+    let is_partitioned = |relation: Oid| {
+        catalog.relation(relation, snapshot).is_some_and(|relation| relation.is_partitioned())
+    };
+    match work {
+        Work::Vacuum(_) | Work::Cluster(None) => true,
+        Work::Cluster(Some(table)) => is_partitioned(*table),
+        Work::Reindex { concurrently: true, .. } => true,
+        Work::Reindex { scope, .. } => match scope {
+            ReindexScope::Index(relation) | ReindexScope::Table(relation) => {
+                is_partitioned(*relation)
+            }
+            ReindexScope::Schema(_) | ReindexScope::Database | ReindexScope::System => true,
+            ReindexScope::Nothing => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a statement keeps every version of every row of the tables that it works on.
+pub const fn keeps_rows(work: &Work) -> bool {
+    match work {
+        Work::Vacuum(vacuum) => vacuum.full,
+        Work::Cluster(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a statement works on files in place, so that which files those are can be known for
+/// certain only when it has ended.
+pub const fn is_in_place(work: &Work) -> bool {
+    matches!(work, Work::Vacuum(vacuum) if !vacuum.full)
+}
+
+/// The files that a statement is going to replace or work on, as far as `snapshot` shows them
+/// and the user may: each once.
+pub fn targets(work: &Work, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Target> {
+    let mut targets = Targets { catalog, snapshot, seen: BTreeSet::new(), found: Vec::new() };
+    match work {
+        Work::Vacuum(vacuum) => targets.vacuum(vacuum),
+        Work::Cluster(table) => targets.cluster(*table),
+        Work::Reindex { scope, .. } => targets.reindex(scope),
+        Work::Truncate(named) => targets.truncate(named),
+        Work::Refresh(view) => targets.whole(*view),
+        Work::Alter(relation, forms) => targets.alter(*relation, forms),
+        Work::MoveAll(move_all) => targets.move_all(move_all),
+        Work::Unknown => {}
+    }
+    targets.found
+}
+
+struct Targets<'a> {
+    catalog: &'a Catalog,
+    snapshot: &'a Snapshot,
+    seen: BTreeSet<Oid>,
+    found: Vec<Target>,
+}
+
+impl Targets<'_> {
+    fn vacuum(&mut self, vacuum: &Vacuum) {
+        if vacuum.skips_all {
+            return;
+        }
+        let tables = if vacuum.whole_database {
+            self.all(|relation| matches!(relation.kind, b'r' | b'm'))
+        } else {
+            self.leaves(vacuum.relations.iter().copied())
+        };
+        for table in tables {
+            if !matches!(table.kind, b'r' | b'm' | b't') || !self.is_allowed(&table) {
+                continue;
+            }
+            if vacuum.full {
+                self.table(&table, !vacuum.skips_main, Effect::Announced);
+            } else {
+                self.cleaned(&table, vacuum);
+            }
+        }
+    }
+
+    /// What VACUUM without FULL works on.
+    fn cleaned(&mut self, table: &Relation, vacuum: &Vacuum) {
+        let only_moved_content = settings::records_rewrites_only();
+        if !vacuum.skips_main {
+            if !table.is_heap() {
+                self.add(table, Effect::Compacted);
+            } else if !only_moved_content {
+                self.add(table, Effect::Pages);
+            }
+            if !only_moved_content {
+                self.indexes(table.oid, Effect::Pages);
+            }
+        }
+        if !vacuum.skips_toast && !only_moved_content {
+            self.toast(table, Effect::Pages);
+        }
+    }
+
+    fn cluster(&mut self, table: Option<Oid>) {
+        match table.and_then(|oid| self.relation(oid)) {
+            Some(table) if table.is_partitioned() => {
+                for partition in self.leaves([Named { relation: table.oid, with_children: true }]) {
+                    if self.is_allowed(&partition) {
+                        self.table(&partition, true, Effect::Announced);
+                    }
+                }
+            }
+            Some(table) => self.table(&table, true, Effect::Announced),
+            None if table.is_some() => {}
+            None => {
+                for table in self.all(|relation| matches!(relation.kind, b'r' | b'm')) {
+                    let indexes = self.catalog.indexes(table.oid, self.snapshot);
+                    if indexes.iter().any(|index| index.clusters) && self.is_allowed(&table) {
+                        self.table(&table, true, Effect::Announced);
+                    }
+                }
+            }
+        }
+    }
+
+    fn reindex(&mut self, scope: &ReindexScope) {
+        const CATALOGS: Oid = 11;
+        let is_table = |relation: &Relation| matches!(relation.kind, b'r' | b'm');
+        let tables = match scope {
+            ReindexScope::Index(index) => {
+                for index in self.leaves([Named { relation: *index, with_children: true }]) {
+                    if table_of_index(index.oid).is_some_and(|table| may_maintain(table, false)) {
+                        self.add(&index, Effect::Announced);
+                    }
+                }
+                return;
+            }
+            ReindexScope::Table(table) => {
+                self.leaves([Named { relation: *table, with_children: true }])
+            }
+            ReindexScope::Schema(schema) if may_maintain_schema(*schema) => {
+                self.all(|relation| is_table(relation) && relation.schema == *schema)
+            }
+            ReindexScope::Database if may_maintain_database() => {
+                let with_catalogs = reindexing_a_database_covers_catalogs();
+                self.all(|relation| {
+                    is_table(relation) && (with_catalogs || relation.schema != CATALOGS)
+                })
+            }
+            ReindexScope::System if may_maintain_database() => {
+                self.all(|relation| is_table(relation) && relation.schema == CATALOGS)
+            }
+            _ => return,
+        };
+        for table in tables {
+            if !self.is_allowed(&table) {
+                continue;
+            }
+            self.indexes(table.oid, Effect::Announced);
+            self.indexes(table.toast, Effect::Announced);
+        }
+    }
+
+    fn truncate(&mut self, named: &[Named]) {
+        let everything = named.iter().flat_map(|named| {
+            if named.with_children { inheritors(named.relation) } else { vec![named.relation] }
+        });
+        for relation in everything.collect::<Vec<_>>() {
+            self.whole(relation);
+        }
+    }
+
+    fn alter(&mut self, oid: Oid, forms: &[AlterForm]) {
+        let Some(relation) = self.relation(oid) else { return };
+        for form in forms {
+            match *form {
+                AlterForm::Tablespace(tablespace) if tablespace != relation.tablespace() => {
+                    self.moved(&relation);
+                }
+                AlterForm::Persistence(persistence) if persistence != relation.persistence => {
+                    self.whole(oid);
+                }
+                AlterForm::AccessMethod(method) if method != Some(relation.access_method) => {
+                    self.whole(oid);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn move_all(&mut self, move_all: &MoveAll) {
+        const CATALOGS: Oid = 11;
+        let moved = self.all(|relation| {
+            move_all.kinds.contains(&relation.kind)
+                && relation.tablespace() == move_all.tablespace
+                && relation.schema != CATALOGS
+                && (move_all.owners.is_empty() || move_all.owners.contains(&relation.owner))
+        });
+        for relation in moved {
+            self.moved(&relation);
+        }
+    }
+
+    /// A relation that goes to another tablespace: its TOAST goes with it, its indexes stay.
+    fn moved(&mut self, relation: &Relation) {
+        self.add(relation, Effect::Announced);
+        self.toast(relation, Effect::Announced);
+    }
+
+    /// A relation with all that belongs to it.
+    fn whole(&mut self, relation: Oid) {
+        if let Some(relation) = self.relation(relation) {
+            self.table(&relation, true, Effect::Announced);
+        }
+    }
+
+    fn table(&mut self, table: &Relation, with_main: bool, effect: Effect) {
+        if with_main {
+            self.add(table, effect);
+            self.indexes(table.oid, effect);
+        }
+        self.toast(table, effect);
+    }
+
+    fn toast(&mut self, table: &Relation, effect: Effect) {
+        if let Some(toast) = self.relation(table.toast) {
+            self.add(&toast, effect);
+            self.indexes(toast.oid, effect);
+        }
+    }
+
+    fn indexes(&mut self, table: Oid, effect: Effect) {
+        if table == 0 {
+            return;
+        }
+        for index in self.catalog.indexes(table, self.snapshot) {
+            if let Some(index) = self.relation(index.oid) {
+                self.add(&index, effect);
+            }
+        }
+    }
+
+    fn add(&mut self, relation: &Relation, effect: Effect) {
+        if relation.is_temporary() || !self.seen.insert(relation.oid) {
+            return;
+        }
+        if let Some(storage) = relation.storage() {
+            self.found.push(Target { relation: relation.clone(), storage, effect });
+        }
+    }
+
+    /// Whether the server will work on it, and not leave it out with a warning or refuse.
+    fn is_allowed(&self, relation: &Relation) -> bool {
+        may_maintain(relation.oid, relation.is_shared)
+    }
+
+    fn relation(&self, relation: Oid) -> Option<Relation> {
+        if relation == 0 { None } else { self.catalog.relation(relation, self.snapshot) }
+    }
+
+    fn all(&self, wanted: impl Fn(&Relation) -> bool) -> Vec<Relation> {
+        self.catalog
+            .relations(self.snapshot, |relation| !relation.is_temporary() && wanted(relation))
+    }
+
+    /// The relations themselves, and in place of a partitioned one all that have storage below it.
+    fn leaves(&self, named: impl IntoIterator<Item = Named>) -> Vec<Relation> {
+        let mut leaves = Vec::new();
+        for named in named {
+            let Some(relation) = self.relation(named.relation) else { continue };
+            if relation.is_partitioned() && named.with_children {
+                let below = inheritors(relation.oid).into_iter();
+                leaves.extend(below.filter_map(|oid| self.relation(oid)));
+            } else {
+                leaves.push(relation);
+            }
+        }
+        leaves.retain(|relation| !relation.is_partitioned());
+        leaves
+    }
+}

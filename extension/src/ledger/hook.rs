@@ -1,0 +1,116 @@
+//! The hook's part: announcing, before a statement runs.
+
+use super::announce::{Target, has_own_transactions, keeps_rows, targets};
+use super::interval::{self, Interval};
+use super::record::{Effect, Record};
+use super::table::Ledger;
+use super::{recording, session};
+use crate::fence::catalog::Catalog;
+use crate::fence::statement::Work;
+use crate::fence::transaction::{may_write, xid, xid_if_any};
+use crate::fence::{Failure, Snapshot, Statement};
+use crate::settings;
+
+/// Whether statements are looked at now.
+pub fn is_active() -> bool {
+    settings::is_recording_enabled() && may_write()
+}
+
+/// Before a statement: announces what it is going to replace. Gives whether its end is to be
+/// recorded, too.
+pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
+    session::begin_command(statement.command());
+    let work = known_work(statement);
+    if matches!(work, Work::Unknown) {
+        return Ok(false);
+    }
+    let (catalog, snapshot) = (Catalog::open(), Snapshot::latest());
+    if !has_own_transactions(&work, &catalog, &snapshot) {
+        let alone = !statement.is_in_block() && xid_if_any().is_none();
+        recording(|| announce(&work, &catalog, &snapshot, alone))?;
+        return Ok(false);
+    }
+    drop((catalog, snapshot));
+    if statement.is_in_block() || interval::is_open() {
+        // The server will refuse, in its own words.
+        return Ok(false);
+    }
+    Interval::open(work)
+}
+
+/// After a statement whose end is to be recorded.
+pub fn after() -> Result<(), Failure> {
+    interval::close()
+}
+
+fn known_work(statement: &Statement<'_>) -> Work {
+    let work = statement.work();
+    #[cfg(feature = "mutants")]
+    match work {
+        Work::Truncate(_) if settings::mutant::ignores_truncate() => return Work::Unknown,
+        Work::Vacuum(_) if settings::mutant::ignores_vacuum() => return Work::Unknown,
+        _ => {}
+    }
+    work
+}
+
+/// Announces in the current transaction. `alone`: the transaction is the statement's own and has
+/// done nothing before.
+fn announce(
+    work: &Work,
+    catalog: &Catalog,
+    snapshot: &Snapshot,
+    alone: bool,
+) -> Result<(), Failure> {
+    let mut targets = targets(work, catalog, snapshot);
+    if xid_if_any().is_some() {
+        leave_out_own(&mut targets, catalog);
+    }
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let Some(ledger) = Ledger::open_for_writing()? else { return Ok(()) };
+    leave_out_announced(&mut targets, &ledger, snapshot);
+    ledger.write(&records(&targets, Some(xid())));
+    session::note_announced();
+    if alone && keeps_rows(work) {
+        session::keep_rows_of(targets.iter().map(|target| target.relation.oid));
+    }
+    Ok(())
+}
+
+/// Leaves out the files that this transaction has made: no backup can know them.
+fn leave_out_own(targets: &mut Vec<Target>, catalog: &Catalog) {
+    let (before, _) = Snapshot::latest_without_and_with_own_changes();
+    targets.retain(|target| {
+        catalog
+            .relation(target.relation.oid, &before)
+            .is_some_and(|relation| relation.storage() == Some(target.storage))
+    });
+}
+
+/// Leaves out the mapped relations that this transaction has announced already: of their file
+/// the catalogs do not tell whether it is one of this transaction.
+fn leave_out_announced(targets: &mut Vec<Target>, ledger: &Ledger, snapshot: &Snapshot) {
+    let is_mapped = |target: &Target| target.relation.is_mapped();
+    if !session::has_announced() || !targets.iter().any(is_mapped) {
+        return;
+    }
+    let known = ledger.announced_by(xid(), snapshot);
+    targets.retain(|target| {
+        !is_mapped(target)
+            || known.values().all(|(_, record)| record.relation != target.relation.oid)
+    });
+}
+
+/// The rows that announce these files. Without `finished`, they are those of an interval.
+pub fn records(targets: &[Target], finished: Option<u64>) -> Vec<Record> {
+    let (xid, command) = (xid(), session::command());
+    let record = |target: &Target| {
+        let mut record = Record::new(xid, &target.relation, target.storage, Effect::Announced);
+        record.finished_xid = finished;
+        record.command.clone_from(&command);
+        record
+    };
+    targets.iter().map(record).collect()
+}

@@ -1,0 +1,67 @@
+//! The ledger: which bytes an earlier file-level backup may no longer trust.
+//!
+//! A row of `stillpoint.invalidation` names a file by its relfilenode and says that what a backup
+//! knows of it is void. Two writers fill the table:
+//!
+//! * [`hook`] announces, before a statement runs, what it is going to replace or work on;
+//! * [`commit`] writes, when a transaction is about to commit, what it really has replaced or
+//!   dropped, by whatever means: it compares the catalogs and knows no list of statements.
+//!
+//! A statement within a transaction is announced in that transaction: statement and record
+//! happen together or not at all. A statement that has transactions of its own, such as VACUUM,
+//! changes files before any commit that could carry a record. Its announcement is committed
+//! before it begins, and it is an [`interval`]: open until a later transaction records its end.
+
+mod announce;
+mod commit;
+mod hook;
+mod interval;
+mod kept;
+mod record;
+mod session;
+mod status;
+mod table;
+
+pub use kept::KeptRows;
+pub use status::{status, warn_unless_preloaded};
+
+use crate::error::unrecorded;
+use crate::fence::transaction::{Event, attempt};
+use crate::fence::{Around, Failure, forget_touched, init, warn};
+use crate::settings;
+
+/// Begins to record, if the server loads the library at its start. A library that is loaded by
+/// some sessions only could not know of the others' changes, so there it records nothing.
+pub fn install() {
+    if init::is_preloading() {
+        status::note_preloaded();
+        let around =
+            Around { is_active: hook::is_active, before: hook::before, after: hook::after };
+        init::install(around, on_event);
+    }
+}
+
+fn on_event(event: Event) -> Result<(), Failure> {
+    if event == Event::Ending {
+        return commit::record();
+    }
+    interval::on_end(event);
+    session::on_end();
+    forget_touched();
+    Ok(())
+}
+
+/// Does the work of recording, whose failure is that of the user's statement, or only a warning,
+/// as `stillpoint.on_record_failure` says. `None` if it failed and the statement goes on.
+fn recording<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, Failure> {
+    if !settings::failures_are_warnings() {
+        return work().map(Some);
+    }
+    match attempt(work) {
+        Ok(done) => Ok(Some(done)),
+        Err(cause) => {
+            warn(unrecorded(cause)?);
+            Ok(None)
+        }
+    }
+}

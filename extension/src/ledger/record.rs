@@ -1,0 +1,148 @@
+//! A row of the ledger.
+
+use stillpoint_check::Oid;
+
+use crate::fence::catalog::{Relation, Storage};
+use crate::fence::transaction::{now, wal_position};
+use crate::fence::{Row, Value};
+
+/// What has become, or is to become, of the bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Something is going to happen to them, or was and nobody knows more.
+    Announced,
+    /// The relation has another file.
+    Replaced,
+    /// The file is the same, its content has moved.
+    Compacted,
+    /// Pages were cleaned and the end may be cut off, all of it under WAL.
+    Pages,
+    /// The relation is gone.
+    Dropped,
+}
+
+impl Effect {
+    const ALL: [Self; 5] =
+        [Self::Announced, Self::Replaced, Self::Compacted, Self::Pages, Self::Dropped];
+
+    /// As it is written in the ledger.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Announced => "announced",
+            Self::Replaced => "replaced",
+            Self::Compacted => "compacted",
+            Self::Pages => "pages",
+            Self::Dropped => "dropped",
+        }
+    }
+
+    /// What is not known, a later version's, is as uncertain as what was announced.
+    fn parse(text: &str) -> Self {
+        Self::ALL.into_iter().find(|effect| effect.as_str() == text).unwrap_or(Self::Announced)
+    }
+}
+
+/// A row of the ledger, in the order of its columns.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The top-level transaction that has recorded it.
+    pub xid: u64,
+    /// The one that recorded the end of the work; the same where the work was part of it; none
+    /// while the work goes on.
+    pub finished_xid: Option<u64>,
+    lsn: u64,
+    recorded_at: i64,
+    /// The file whose bytes are void.
+    pub storage: Storage,
+    /// The relation's new file, by its number.
+    pub replaced_by: Option<Oid>,
+    /// The relation.
+    pub relation: Oid,
+    relation_name: String,
+    relation_kind: u8,
+    /// Tag of the statement that did it, if one is known.
+    pub command: Option<String>,
+    /// What has become of the bytes.
+    pub effect: Effect,
+    /// Whether the new file holds every version of every row of the old one.
+    pub rows_kept: bool,
+}
+
+impl Record {
+    /// The column `finished_xid`, counted from 0: the one by which rows are found.
+    pub const FINISHED_XID: i16 = 1;
+
+    /// A record of now.
+    pub fn new(xid: u64, relation: &Relation, storage: Storage, effect: Effect) -> Self {
+        Self {
+            xid,
+            finished_xid: Some(xid),
+            lsn: wal_position(),
+            recorded_at: now(),
+            storage,
+            replaced_by: None,
+            relation: relation.oid,
+            relation_name: relation.name.clone(),
+            relation_kind: relation.kind,
+            command: None,
+            effect,
+            rows_kept: false,
+        }
+    }
+
+    /// A row like any other, to see whether a table takes it.
+    pub fn sample() -> Self {
+        Self {
+            xid: 0,
+            finished_xid: None,
+            lsn: 0,
+            recorded_at: 0,
+            storage: Storage { database: 0, tablespace: 0, filenode: 0 },
+            replaced_by: None,
+            relation: 0,
+            relation_name: String::new(),
+            relation_kind: 0,
+            command: None,
+            effect: Effect::Announced,
+            rows_kept: false,
+        }
+    }
+
+    /// The row's values.
+    pub fn values(&self) -> [Value<'_>; 14] {
+        [
+            Value::Xid(Some(self.xid)),
+            Value::Xid(self.finished_xid),
+            Value::Lsn(self.lsn),
+            Value::Timestamp(self.recorded_at),
+            Value::Oid(Some(self.storage.database)),
+            Value::Oid(Some(self.storage.tablespace)),
+            Value::Oid(Some(self.storage.filenode)),
+            Value::Oid(self.replaced_by),
+            Value::Oid(Some(self.relation)),
+            Value::Text(&self.relation_name),
+            Value::Char(self.relation_kind),
+            Value::OptionalText(self.command.as_deref()),
+            Value::Text(self.effect.as_str()),
+            Value::Bool(self.rows_kept),
+        ]
+    }
+
+    /// Reads a row.
+    pub fn read(row: &Row<'_>) -> Self {
+        Self {
+            xid: row.xid(0).unwrap_or_default(),
+            finished_xid: row.xid(1),
+            lsn: row.lsn(2),
+            recorded_at: row.timestamp(3),
+            storage: Storage { database: row.oid(4), tablespace: row.oid(5), filenode: row.oid(6) },
+            replaced_by: (!row.is_null(7)).then(|| row.oid(7)),
+            relation: row.oid(8),
+            relation_name: row.text(9),
+            relation_kind: row.char(10),
+            command: (!row.is_null(11)).then(|| row.text(11)),
+            effect: Effect::parse(&row.text(12)),
+            rows_kept: row.bool(13),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! `status()`: whether the ledger records, and since when.
+
+use std::cell::Cell;
+
+use super::table::Ledger;
+use crate::fence::transaction::may_write;
+use crate::fence::{
+    Answer, Call, ErrorReport, Failure, Row, RowSet, Snapshot, Spi, SqlState, Value, warn,
+};
+use crate::settings;
+
+thread_local! {
+    // Inherited by every process that the server starts.
+    static PRELOADED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The server has loaded the library at its start.
+pub fn note_preloaded() {
+    PRELOADED.set(true);
+}
+
+/// The SQL function that the installation script calls.
+pub fn warn_unless_preloaded(_: &Call) -> Result<Answer, Failure> {
+    if !PRELOADED.get() {
+        warn(
+            ErrorReport::new(
+                SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "the library \"stillpoint\" is not preloaded: the ledger records nothing",
+                "warn_unless_preloaded",
+            )
+            .set_hint(
+                "Add stillpoint to shared_preload_libraries, best as the first, and restart the \
+                 server. changed_relations() works without.",
+            ),
+        );
+    }
+    Ok(Answer::nothing())
+}
+
+/// How many rows, how large, and how long without a gap: since the server started, for nobody
+/// knows whether it has always been started with the library, or since there is a ledger.
+const EXTENT: &str = "\
+    SELECT (SELECT pg_catalog.count(*) FROM stillpoint.invalidation), \
+           pg_catalog.pg_total_relation_size('stillpoint.invalidation'::pg_catalog.regclass), \
+           (SELECT GREATEST(pg_catalog.pg_postmaster_start_time(), pg_catalog.max(since)) \
+              FROM stillpoint.recording)";
+
+/// The SQL function.
+pub fn status(call: &Call) -> Result<Answer, Failure> {
+    let spi = Spi::connect();
+    let mut answer = RowSet::begin(call, spi.encoding())?;
+    let preloaded = PRELOADED.get();
+    let recording = preloaded
+        && settings::is_recording_enabled()
+        && may_write()
+        && Ledger::open_for_reading()?.is_some();
+    let read = |row: &Row<'_>| (row.bigint(0), row.bigint(1), row.timestamp(2));
+    for (rows, bytes, since) in spi.select(EXTENT, &[], &Snapshot::latest(), read) {
+        answer.put(&[
+            Value::Bool(preloaded),
+            Value::Bool(recording),
+            Value::OptionalTimestamp(recording.then_some(since)),
+            Value::BigInt(rows),
+            Value::BigInt(bytes),
+            Value::OptionalText(None),
+        ]);
+    }
+    Ok(answer.finish())
+}

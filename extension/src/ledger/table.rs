@@ -1,0 +1,99 @@
+//! The table `stillpoint.invalidation`.
+
+use std::collections::BTreeMap;
+
+use stillpoint_check::Oid;
+
+use super::record::{Effect, Record};
+use crate::error::Refusal;
+use crate::fence::catalog::{Catalog, Storage, member_table};
+use crate::fence::{Failure, Place, Snapshot, Table, XidKey};
+
+/// Rows of the ledger, by the file that they are about.
+pub type Rows = BTreeMap<Storage, (Place, Record)>;
+
+/// The ledger of this database, open.
+#[derive(Debug)]
+pub struct Ledger {
+    /// The table.
+    pub oid: Oid,
+    table: Table,
+}
+
+impl Ledger {
+    /// The ledger's OID; none where the extension is not installed, or in a version without.
+    pub fn find() -> Option<Oid> {
+        member_table(c"stillpoint", c"invalidation")
+    }
+
+    /// Opens it for writing.
+    pub fn open_for_writing() -> Result<Option<Self>, Failure> {
+        let Some(oid) = Self::find() else { return Ok(None) };
+        let Some(table) = Table::open_for_writing(oid) else { return Ok(None) };
+        Self::checked(oid, table).map(Some)
+    }
+
+    /// Opens it for reading.
+    pub fn open_for_reading() -> Result<Option<Self>, Failure> {
+        let Some(oid) = Self::find() else { return Ok(None) };
+        let Some(table) = Table::open_for_reading(oid) else { return Ok(None) };
+        Self::checked(oid, table).map(Some)
+    }
+
+    fn checked(oid: Oid, table: Table) -> Result<Self, Failure> {
+        // Another version's, or one that somebody has altered.
+        if table.takes(&Record::sample().values()) {
+            Ok(Self { oid, table })
+        } else {
+            Err(Refusal::OtherLedger.into())
+        }
+    }
+
+    /// Where the ledger's own rows are.
+    pub fn storage(&self) -> Option<Storage> {
+        Catalog::open().relation(self.oid, &Snapshot::latest())?.storage()
+    }
+
+    /// Writes rows; gives the place of each.
+    pub fn write<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> Vec<Place> {
+        let mut insertion = self.table.insert();
+        records.into_iter().map(|record| insertion.row(&record.values())).collect()
+    }
+
+    /// Takes a row out.
+    pub fn delete(&self, place: Place) {
+        self.table.delete(place);
+    }
+
+    /// What the transaction of that number has announced for itself and not completed.
+    pub fn announced_by(&self, xid: u64, snapshot: &Snapshot) -> Rows {
+        self.rows(XidKey::Is(xid), snapshot, |record| {
+            record.xid == xid && record.effect == Effect::Announced
+        })
+    }
+
+    /// The rows of intervals that are open and that `wanted` names.
+    pub fn open_intervals(&self, snapshot: &Snapshot, wanted: impl Fn(&Record) -> bool) -> Rows {
+        self.rows(XidKey::Missing, snapshot, wanted)
+    }
+
+    /// All that was finished by the transaction of that number or a later one.
+    pub fn finished_since(&self, xid: u64, snapshot: &Snapshot) -> Vec<Record> {
+        let mut found = Vec::new();
+        self.table.scan(Record::FINISHED_XID, XidKey::AtLeast(xid), snapshot, |_, row| {
+            found.push(Record::read(row));
+        });
+        found
+    }
+
+    fn rows(&self, key: XidKey, snapshot: &Snapshot, wanted: impl Fn(&Record) -> bool) -> Rows {
+        let mut found = Rows::new();
+        self.table.scan(Record::FINISHED_XID, key, snapshot, |place, row| {
+            let record = Record::read(row);
+            if wanted(&record) {
+                found.insert(record.storage, (place, record));
+            }
+        });
+        found
+    }
+}

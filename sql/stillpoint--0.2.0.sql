@@ -1,0 +1,123 @@
+-- stillpoint 0.2.0
+
+\echo Use "CREATE EXTENSION stillpoint" to load this file. \quit
+
+-- Whoever is to call these functions needs USAGE on the schema. Its owner alone has it at first.
+--
+-- Every name is written with its schema: pg_catalog comes first in the search path even here, and
+-- a bare version() would mean the server's own.
+
+CREATE FUNCTION stillpoint.version() RETURNS text
+    LANGUAGE c STABLE STRICT PARALLEL SAFE
+    AS 'MODULE_PATHNAME', 'version_wrapper';
+
+COMMENT ON FUNCTION stillpoint.version() IS 'version of the library that the server has loaded';
+
+-- VOLATILE: what it compares with is the present, another one at each call, and the locks that
+-- it asks for are those of the moment.
+-- PARALLEL UNSAFE: a parallel worker holds none of the transaction's locks and may not take the
+-- latest snapshot.
+-- Not STRICT: NULL answered by no rows would read as "nothing has changed".
+-- search_path: the catalog queries find the server's own operators, whatever the caller's path
+-- leads to.
+-- jit: the queries of ten thousand relations look costly enough to be compiled, and compiling
+-- takes longer than it saves.
+CREATE FUNCTION stillpoint.changed_relations(relations oid[])
+    RETURNS TABLE (
+        relation oid,
+        schema_name text,
+        relation_name text,
+        reasons text[],
+        rows_kept bool,
+        filenode_snapshot oid,
+        filenode_latest oid,
+        ancestors oid[]
+    )
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    SET search_path = pg_catalog, pg_temp
+    SET jit = off
+    AS 'MODULE_PATHNAME', 'changed_relations_wrapper';
+
+COMMENT ON FUNCTION stillpoint.changed_relations(oid[]) IS
+    'which of these relations have changed since the transaction''s snapshot, and how';
+
+-- One row says: the bytes of this file, as an earlier backup knows them, are void. The library
+-- writes it by itself, see docs/ledger.md; nobody else is to write it.
+CREATE TABLE stillpoint.invalidation (
+    xid xid8 NOT NULL,
+    finished_xid xid8,
+    lsn pg_lsn NOT NULL,
+    recorded_at timestamptz NOT NULL,
+    database oid NOT NULL,
+    tablespace oid NOT NULL,
+    filenode oid NOT NULL,
+    replaced_by oid,
+    relation oid NOT NULL,
+    relation_name text NOT NULL,
+    relation_kind "char" NOT NULL,
+    command text,
+    effect text NOT NULL,
+    rows_kept bool NOT NULL
+);
+
+-- The one column by which rows are found: open ones by NULL, and what a bookmark does not cover
+-- by the number of a transaction.
+CREATE INDEX invalidation_finished_xid_idx ON stillpoint.invalidation (finished_xid);
+
+-- A row that is deleted leaves no trace for logical decoding, and a publication FOR ALL TABLES
+-- has nothing to publish.
+ALTER TABLE stillpoint.invalidation REPLICA IDENTITY NOTHING;
+
+REVOKE ALL ON stillpoint.invalidation FROM PUBLIC;
+
+COMMENT ON TABLE stillpoint.invalidation IS
+    'files whose bytes an earlier file-level backup may no longer trust';
+COMMENT ON COLUMN stillpoint.invalidation.xid IS 'top-level transaction that has recorded this';
+COMMENT ON COLUMN stillpoint.invalidation.finished_xid IS
+    'transaction that has recorded the end of the work; NULL while it goes on';
+COMMENT ON COLUMN stillpoint.invalidation.lsn IS 'where the WAL was when this was recorded';
+COMMENT ON COLUMN stillpoint.invalidation.database IS '0 for a shared relation';
+COMMENT ON COLUMN stillpoint.invalidation.tablespace IS 'never 0';
+COMMENT ON COLUMN stillpoint.invalidation.filenode IS 'the file whose bytes are void';
+COMMENT ON COLUMN stillpoint.invalidation.replaced_by IS 'the new file, if there is one';
+COMMENT ON COLUMN stillpoint.invalidation.command IS
+    'tag of the statement that did it; NULL if it was none';
+COMMENT ON COLUMN stillpoint.invalidation.effect IS
+    'announced, replaced, compacted, pages or dropped';
+COMMENT ON COLUMN stillpoint.invalidation.rows_kept IS
+    'whether the new file holds every version of every row of the old one';
+
+-- Since when there is a ledger in this database.
+CREATE TABLE stillpoint.recording (
+    since timestamptz NOT NULL
+);
+
+INSERT INTO stillpoint.recording VALUES (pg_catalog.now());
+
+REVOKE ALL ON stillpoint.recording FROM PUBLIC;
+
+COMMENT ON TABLE stillpoint.recording IS 'since when this database has a ledger';
+
+-- SECURITY DEFINER: it counts the ledger's rows, which are nobody's to read, and tells nothing
+-- of what they say.
+-- PARALLEL UNSAFE: a parallel worker may not take the latest snapshot.
+CREATE FUNCTION stillpoint.status()
+    RETURNS TABLE (
+        preloaded bool,
+        recording bool,
+        complete_since timestamptz,
+        rows bigint,
+        bytes bigint,
+        oldest_bookmark text
+    )
+    LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp
+    AS 'MODULE_PATHNAME', 'status_wrapper';
+
+COMMENT ON FUNCTION stillpoint.status() IS 'whether the ledger records, and since when';
+
+-- Said once, to whoever installs it: without the library in every session nothing is recorded.
+CREATE FUNCTION stillpoint.warn_unless_preloaded() RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'warn_unless_preloaded_wrapper';
+SELECT stillpoint.warn_unless_preloaded();
+DROP FUNCTION stillpoint.warn_unless_preloaded();
