@@ -145,15 +145,22 @@ fn every_variant_of_vacuum_is_told_exactly() {
         Case {
             what: "only what is asked for",
             setup: TWO,
-            statements: &["SET stillpoint.record_vacuum = rewrites", "VACUUM t, a", "VACUUM FULL a",
-                "RESET stillpoint.record_vacuum"],
+            statements: &[
+                "SET stillpoint.record_vacuum = rewrites",
+                "VACUUM t, a",
+                "VACUUM FULL a",
+                "RESET stillpoint.record_vacuum",
+            ],
             told: &["replaced a by VACUUM, rows kept"],
         },
         Case {
             what: "another access method is told all the same",
             setup: "CREATE TABLE h (id int) USING heap2",
-            statements: &["SET stillpoint.record_vacuum = rewrites", "VACUUM h",
-                "RESET stillpoint.record_vacuum"],
+            statements: &[
+                "SET stillpoint.record_vacuum = rewrites",
+                "VACUUM h",
+                "RESET stillpoint.record_vacuum",
+            ],
             told: &["compacted h by VACUUM"],
         },
         Case {
@@ -174,9 +181,9 @@ fn every_variant_of_vacuum_is_told_exactly() {
 #[test]
 fn a_toast_table_is_vacuumed_by_its_own_name_or_not_at_all() {
     let mut scene = Scene::new(T);
-    let name = scene.session.text(
-        "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 't'::regclass",
-    );
+    let name = scene
+        .session
+        .text("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 't'::regclass");
     let told = scene.told(&[&format!("VACUUM {name}")]);
     assert_eq!(told, sorted(["pages toast of t by VACUUM", "pages toast index of t by VACUUM"]));
     if scene.cluster.major_version() >= 14 {

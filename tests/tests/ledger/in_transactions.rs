@@ -87,7 +87,8 @@ fn a_truncation_is_announced_before_it_runs() {
     );
     let file = scene.session.text("SELECT pg_relation_filenode('t')");
     scene.session.exec("TRUNCATE t");
-    let seen = scene.session.texts("SELECT concat_ws(' ', name, effect, filenode, finished) FROM seen");
+    let seen =
+        scene.session.texts("SELECT concat_ws(' ', name, effect, filenode, finished) FROM seen");
     assert_eq!(seen, [format!("t announced {file} t")]);
 }
 
@@ -275,10 +276,7 @@ fn what_is_dropped_is_told_whatever_drops_it() {
             what: "a materialized view",
             setup: VIEW,
             statements: &["DROP MATERIALIZED VIEW m"],
-            told: &[
-                "dropped m by DROP MATERIALIZED VIEW",
-                "dropped m_i by DROP MATERIALIZED VIEW",
-            ],
+            told: &["dropped m by DROP MATERIALIZED VIEW", "dropped m_i by DROP MATERIALIZED VIEW"],
         },
         Case {
             what: "partitions with their table",
@@ -392,8 +390,10 @@ fn transactions_that_may_only_read_and_serializable_ones_are_recorded_too() {
     let told = scene.told(&["SET default_transaction_read_only = on", "CLUSTER t USING t_pkey"]);
     assert_eq!(told, whole_kept("t", "CLUSTER"));
     assert_eq!(scene.told(&["VACUUM t"]), whole("pages", "t", "VACUUM"));
-    let told = scene.told(&["SET default_transaction_read_only = off",
-        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM t; TRUNCATE t; COMMIT"]);
+    let told = scene.told(&[
+        "SET default_transaction_read_only = off",
+        "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM t; TRUNCATE t; COMMIT",
+    ]);
     assert_eq!(told, whole("replaced", "t", "TRUNCATE TABLE"));
 }
 

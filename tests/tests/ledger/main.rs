@@ -194,7 +194,12 @@ fn run_cases(cases: &[Case]) {
             found.push(format!("told: {told:#?}\nexpected: {expected:#?}"));
         }
         if !found.is_empty() {
-            wrong.push(format!("{}: {}\n{}", case.what, case.statements.join("; "), found.join("\n")));
+            wrong.push(format!(
+                "{}: {}\n{}",
+                case.what,
+                case.statements.join("; "),
+                found.join("\n")
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

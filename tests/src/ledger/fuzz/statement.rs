@@ -138,12 +138,20 @@ pub(super) fn in_a_block(schema: &str, random: &mut Random) -> Statement {
              END $$"
         )),
         34 => announcing(format!("SELECT {schema}.empty('{t}')"), &table),
-        _ => plain(format!(
-            "ALTER TABLE {t} RENAME TO swapped; ALTER TABLE {u} RENAME TO t{number}; \
-             ALTER TABLE {schema}.swapped RENAME TO {}",
-            &u[schema.len() + 1..]
-        )),
+        _ => plain(swap(schema, &table, &u[schema.len() + 1..])),
     }
+}
+
+/// Swaps the names of two tables and their indexes.
+fn swap(schema: &str, one: &str, other: &str) -> String {
+    let rename = |from: &str, to: &str| {
+        format!(
+            "ALTER TABLE {schema}.{from} RENAME TO {to}; \
+             ALTER INDEX {schema}.{from}_pkey RENAME TO {to}_pkey; \
+             ALTER INDEX IF EXISTS {schema}.{from}_n RENAME TO {to}_n; "
+        )
+    };
+    [rename(one, "swapped"), rename(other, one), rename("swapped", other)].concat()
 }
 
 /// A statement that has transactions of its own.
