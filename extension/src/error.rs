@@ -34,6 +34,8 @@ pub enum Refusal {
     },
     /// The ledger's table is not the one of this version.
     OtherLedger,
+    /// The lock that is to mark work as going on is held by another session.
+    MarkerTaken,
 }
 
 /// The warning that stands for an error of recording, `cause`. A statement that was cancelled is
@@ -99,6 +101,11 @@ impl From<Refusal> for Failure {
                 .set_detail(detail)
                 .set_hint(name.lock_hint(kind))
             }
+            Refusal::MarkerTaken => report(
+                SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
+                "could not mark the work of this statement as going on".to_owned(),
+            )
+            .set_detail("Another session holds the lock that marks it."),
             Refusal::OtherLedger => report(
                 SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "table \"stillpoint.invalidation\" does not have the columns that this library \

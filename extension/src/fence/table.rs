@@ -31,10 +31,12 @@ pub enum XidKey {
     AtLeast(u64),
 }
 
-/// An open table.
+/// An open table. Of columns that were dropped it does not speak.
 #[derive(Debug)]
 pub struct Table {
     relation: OpenRelation,
+    /// Where in a row each column stands.
+    positions: Vec<usize>,
     types: Vec<pg_sys::Oid>,
     encoding: Encoding,
 }
@@ -54,8 +56,16 @@ impl Table {
     }
 
     fn new(relation: OpenRelation) -> Self {
-        let types = column_types(relation.description());
-        Self { relation, types, encoding: Encoding::of_database() }
+        // A dropped column has no type.
+        let all = column_types(relation.description()).into_iter().enumerate();
+        let (positions, types) = all.filter(|(_, kind)| *kind != pg_sys::InvalidOid).unzip();
+        Self { relation, positions, types, encoding: Encoding::of_database() }
+    }
+
+    /// How many columns a row has, dropped ones included.
+    fn width(&self) -> usize {
+        // SAFETY: every description counts its columns.
+        usize::try_from(unsafe { (*self.relation.description()).natts }).unwrap_or(0)
     }
 
     /// Whether a row of these values is a row of this table.
@@ -68,19 +78,19 @@ impl Table {
     /// says, by the index that has this column first, and with their places.
     pub fn scan(
         &self,
-        column: i16,
+        column: usize,
         key: XidKey,
         snapshot: &Snapshot,
         mut each: impl FnMut(Place, &Row<'_>),
     ) {
-        let number = column + 1;
+        let number = self.positions[column] as i16 + 1;
         let mut keys = [match key {
             XidKey::Missing => is_null(number),
             XidKey::Is(xid) => equals(number, pg_sys::F_XID8EQ, datum::wide(xid)),
             XidKey::AtLeast(xid) => at_least(number, pg_sys::F_XID8GE, datum::wide(xid)),
         }];
-        let mut values = vec![pg_sys::Datum::null(); self.types.len()];
-        let mut nulls = vec![true; self.types.len()];
+        let mut values = vec![pg_sys::Datum::null(); self.width()];
+        let mut nulls = vec![true; self.width()];
         self.relation.scan(self.index_on(number), &mut keys, snapshot, |tuple| {
             // SAFETY: the tuple has the columns of its table, and there is room for as many.
             let place = unsafe {
@@ -92,6 +102,8 @@ impl Table {
                 );
                 Place((*tuple).t_self)
             };
+            let values: Vec<_> = self.positions.iter().map(|&position| values[position]).collect();
+            let nulls: Vec<_> = self.positions.iter().map(|&position| nulls[position]).collect();
             each(place, &Row::new(&self.types, &values, &nulls, self.encoding));
         });
     }
@@ -153,10 +165,14 @@ impl Insertion<'_> {
         if !self.table.takes(row) {
             error::raise_internal("a row does not have the table's columns".to_owned());
         }
-        let values: Vec<_> = row.iter().map(|value| value.to_datum(self.table.encoding)).collect();
-        let mut nulls: Vec<_> = values.iter().map(Option::is_none).collect();
-        let mut values: Vec<_> =
-            values.into_iter().map(|value| value.unwrap_or(pg_sys::Datum::null())).collect();
+        let mut values = vec![pg_sys::Datum::null(); self.table.width()];
+        let mut nulls = vec![true; self.table.width()];
+        for (value, &position) in row.iter().zip(&self.table.positions) {
+            if let Some(datum) = value.to_datum(self.table.encoding) {
+                values[position] = datum;
+                nulls[position] = false;
+            }
+        }
         let relation = self.table.relation.as_raw();
         // SAFETY: values and marks are as many, and of the types, that the description says.
         // The tuple lies in the current memory context and is freed after its last use.

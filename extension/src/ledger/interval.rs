@@ -21,6 +21,7 @@ use super::hook::records;
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
 use super::{recording, session};
+use crate::error::Refusal;
 use crate::fence::catalog::{Catalog, Storage};
 use crate::fence::statement::Work;
 use crate::fence::transaction::{
@@ -139,15 +140,15 @@ impl Interval {
             return Ok(false);
         }
         let Some(ledger) = Ledger::open_for_writing()? else { return Ok(false) };
-        let marker = Marker { table: ledger.oid, number: xid() as u32 };
         close_orphans(&ledger, &self.markers)?;
-        if !marker.take_for_session() {
-            // A number of four bytes and two transactions with it, two thousand million apart.
-            return Ok(false);
-        }
-        self.markers.push(marker);
         let records = records(&found, None);
         let places = ledger.write(&records);
+        // Last, for the session would keep it if anything above fails and that is only a warning.
+        let marker = Marker { table: ledger.oid, number: xid() as u32 };
+        if !marker.take_for_session() {
+            return Err(Refusal::MarkerTaken.into());
+        }
+        self.markers.push(marker);
         self.ledger = ledger.storage();
         for (target, (place, record)) in found.iter().zip(places.into_iter().zip(records)) {
             self.effects.insert(target.storage, target.effect);

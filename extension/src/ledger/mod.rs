@@ -60,7 +60,10 @@ fn recording<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, 
     match attempt(work) {
         Ok(done) => Ok(Some(done)),
         Err(cause) => {
-            warn(unrecorded(cause)?);
+            let report = unrecorded(cause)?;
+            if session::note_warned() {
+                warn(report);
+            }
             Ok(None)
         }
     }

@@ -70,7 +70,7 @@ pub struct Record {
 
 impl Record {
     /// The column `finished_xid`, counted from 0: the one by which rows are found.
-    pub const FINISHED_XID: i16 = 1;
+    pub const FINISHED_XID: usize = 1;
 
     /// A record of now.
     pub fn new(xid: u64, relation: &Relation, storage: Storage, effect: Effect) -> Self {

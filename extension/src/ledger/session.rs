@@ -17,6 +17,8 @@ struct Session {
     keeps_rows_of: RefCell<BTreeSet<Oid>>,
     /// Whether the transaction has announced anything for itself.
     has_announced: Cell<bool>,
+    /// Whether the user was told that the transaction is not recorded.
+    has_warned: Cell<bool>,
 }
 
 thread_local! {
@@ -25,6 +27,7 @@ thread_local! {
             command: RefCell::new(None),
             keeps_rows_of: RefCell::new(BTreeSet::new()),
             has_announced: Cell::new(false),
+            has_warned: Cell::new(false),
         }
     };
 }
@@ -65,10 +68,17 @@ pub fn has_announced() -> bool {
     SESSION.with(|session| session.has_announced.get())
 }
 
+/// The user is to be told that the transaction is not recorded. Gives whether it is the first
+/// time.
+pub fn note_warned() -> bool {
+    SESSION.with(|session| !session.has_warned.replace(true))
+}
+
 /// The transaction has ended. A statement that has several goes on.
 pub fn on_end() {
     SESSION.with(|session| {
         session.has_announced.set(false);
+        session.has_warned.set(false);
         if !interval::is_open() {
             session.command.take();
             session.keeps_rows_of.take();
