@@ -44,13 +44,8 @@ CALL call_run('VACUUM t');
 DO 'BEGIN VACUUM t; END';
 DO 'BEGIN VACUUM t; EXCEPTION WHEN OTHERS THEN RAISE NOTICE ''%'', SQLERRM; END';
 VACUUM missing;
-VACUUM FULL missing, t;
 VACUUM (BOGUS) t;
-VACUUM (FULL, PARALLEL 2) t;
-VACUUM (FULL, DISABLE_PAGE_SKIPPING) t;
-VACUUM t (id);
 VACUUM v;
-VACUUM (SKIP_LOCKED, PARALLEL -1) t;
 CLUSTER t;
 CLUSTER t USING missing;
 CLUSTER missing USING t_pkey;
@@ -102,12 +97,29 @@ RESET ROLE;
 SELECT * FROM witness;
 "#;
 
+/// Statements in which the server finds a mistake only when it is about to work, some of them
+/// after it has done a part of it.
+const REFUSED_LATE: &str = r#"
+\set VERBOSITY verbose
+CREATE TABLE t (id int PRIMARY KEY, word text);
+VACUUM FULL missing, t;
+VACUUM t, missing;
+VACUUM (FULL, PARALLEL 2) t;
+VACUUM (FULL, DISABLE_PAGE_SKIPPING) t;
+VACUUM (PARALLEL 2000) t;
+VACUUM (SKIP_LOCKED, PARALLEL -1) t;
+VACUUM (INDEX_CLEANUP bogus) t;
+VACUUM t (id);
+VACUUM (ANALYZE) t (missing);
+REINDEX (TABLESPACE pg_global) TABLE CONCURRENTLY t;
+"#;
+
 /// Everything that psql prints of the script.
 #[track_caller]
-fn output(cluster: &Cluster) -> String {
+fn output(cluster: &Cluster, sql: &str) -> String {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let (script, output) = (directory.path().join("script"), directory.path().join("output"));
-    fs::write(&script, REFUSED).expect("the script can be written");
+    fs::write(&script, sql).expect("the script can be written");
     let finished = psql(cluster, DATABASE)
         .args(["-a", "-v", "ON_ERROR_STOP=0", "-f"])
         .arg(&script)
@@ -125,16 +137,18 @@ fn output(cluster: &Cluster) -> String {
     )
 }
 
-#[test]
-fn refused_statements_leave_no_row_and_have_the_servers_own_words() {
+/// Runs the script on a cluster without the library and on one with it; fails if psql is told
+/// anything else. Gives the ledger's rows of the second.
+#[track_caller]
+fn rows_after(sql: &str) -> (Scene, Vec<String>) {
     let without = Cluster::start();
-    let expected = output(&without);
+    let expected = output(&without, sql);
     without.forget_log();
-    assert!(expected.contains("VACUUM cannot run inside a transaction block"), "{expected}");
+    assert!(expected.contains("ERROR:  "), "{expected}");
 
     let mut scene = Scene::new("");
     let mark = Mark::now(&mut scene.observer);
-    let found = output(&scene.cluster);
+    let found = output(&scene.cluster, sql);
     scene.cluster.forget_log();
     let differences: Vec<_> = expected
         .lines()
@@ -144,13 +158,26 @@ fn refused_statements_leave_no_row_and_have_the_servers_own_words() {
         .collect();
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     assert_eq!(expected.lines().count(), found.lines().count());
-
     let rows = scene.observer.texts(&format!(
         "SELECT concat_ws(' ', effect, relation_name, command) FROM stillpoint.invalidation
           WHERE {}",
         mark.since()
     ));
+    (scene, rows)
+}
+
+#[test]
+fn refused_statements_leave_no_row_and_have_the_servers_own_words() {
+    let (_scene, rows) = rows_after(REFUSED);
     assert_eq!(rows, [""; 0]);
+}
+
+#[test]
+fn statements_refused_late_are_announced_at_most_and_closed_by_the_next() {
+    let (mut scene, rows) = rows_after(REFUSED_LATE);
+    assert!(rows.iter().all(|row| row.starts_with("announced ")), "{rows:?}");
+    scene.session.exec("VACUUM t");
+    assert_eq!(scene.open(), [""; 0]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn catch_up(publisher: &mut Scene) {
 #[track_caller]
 fn subscribe(publisher: &Scene, subscriber: &Cluster) {
     let source = publisher.cluster.connection_string(DATABASE);
+    subscriber.allow_log("terminating logical replication worker due to administrator command");
     let mut session = subscriber.session(DATABASE);
     session.exec(&format!("CREATE SUBSCRIPTION sub CONNECTION '{source}' PUBLICATION everything"));
     wait_until(

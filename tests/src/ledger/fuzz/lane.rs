@@ -11,9 +11,9 @@ use crate::{Cluster, DEADLINE, Session};
 
 /// What the server may refuse of random statements: objects that are missing or there already,
 /// what may not run here, what others depend on. An internal error is none of these.
-const EXPECTED: [&str; 11] = [
+const EXPECTED: [&str; 12] = [
     "42P01", "42P07", "42704", "42703", "42701", "25001", "0A000", "2BP01", "40P01", "22001",
-    "55006",
+    "55006", "23505",
 ];
 
 /// What ends a statement that a lane itself stops.
