@@ -150,33 +150,49 @@ pub enum Cached {
     /// Its row was written by another transaction than this one.
     Foreign,
     /// Its row was written by this transaction.
-    Own,
+    Own(Relation),
     /// Its row is that of a temporary relation.
     Temporary,
 }
 
 /// Whether this transaction can have changed a relation's row: a look into the cache, which is
-/// many times quicker than two scans.
+/// many times quicker than a scan.
 pub fn cached(relation: Oid) -> Cached {
-    // SAFETY: the cache hands out a row of pg_class, which is valid until it is released.
+    let look = |tuple: pg_sys::HeapTuple| {
+        // SAFETY: the cache holds whole rows of pg_class, header included.
+        unsafe {
+            let xmin = pg_sys::htup::HeapTupleHeaderGetXmin((*tuple).t_data);
+            if (*fields::<pg_sys::FormData_pg_class>(tuple)).relpersistence as u8 == b't' {
+                Cached::Temporary
+            } else if pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
+                Cached::Own(Relation::read(tuple, Encoding::of_database()))
+            } else {
+                Cached::Foreign
+            }
+        }
+    };
+    with_cached(relation, look).unwrap_or(Cached::Missing)
+}
+
+/// A relation as it is now, with this transaction's changes.
+pub fn relation(relation: Oid) -> Option<Relation> {
+    with_cached(relation, |tuple| Relation::read(tuple, Encoding::of_database()))
+}
+
+fn with_cached<T>(relation: Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> Option<T> {
+    // SAFETY: the cache hands out a row of pg_class, which is valid until it is released; after
+    // an error the resource owner releases it.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(
             pg_sys::SysCacheIdentifier::RELOID as i32,
             pg_sys::Datum::from(relation),
         );
         if tuple.is_null() {
-            return Cached::Missing;
+            return None;
         }
-        let temporary = (*fields::<pg_sys::FormData_pg_class>(tuple)).relpersistence as u8 == b't';
-        let xmin = pg_sys::htup::HeapTupleHeaderGetXmin((*tuple).t_data);
+        let seen = look(tuple);
         pg_sys::ReleaseSysCache(tuple);
-        if temporary {
-            Cached::Temporary
-        } else if pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
-            Cached::Own
-        } else {
-            Cached::Foreign
-        }
+        Some(seen)
     }
 }
 
@@ -184,6 +200,7 @@ pub fn cached(relation: Oid) -> Cached {
 #[derive(Debug)]
 pub struct Catalog {
     classes: OpenRelation,
+    indexes: OpenRelation,
     encoding: Encoding,
 }
 
@@ -193,6 +210,7 @@ impl Catalog {
     pub fn open() -> Self {
         Self {
             classes: OpenRelation::open(pg_sys::RelationRelationId.to_u32(), Mode::Read),
+            indexes: OpenRelation::open(pg_sys::IndexRelationId.to_u32(), Mode::Read),
             encoding: Encoding::of_database(),
         }
     }
@@ -202,17 +220,17 @@ impl Catalog {
     pub fn relation(&self, relation: Oid, snapshot: &Snapshot) -> Option<Relation> {
         let mut found = None;
         let mut key = [equals(1, pg_sys::F_OIDEQ, relation.into())];
-        self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, snapshot, |tuple| {
+        self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, Some(snapshot), |tuple| {
             found = Some(Relation::read(tuple, self.encoding));
         });
         found
     }
 
-    /// All relations that `snapshot` sees and that are `wanted`.
+    /// All relations that `snapshot` sees, or that are there now, and that are `wanted`.
     #[must_use]
     pub fn relations(
         &self,
-        snapshot: &Snapshot,
+        snapshot: Option<&Snapshot>,
         wanted: impl Fn(&Relation) -> bool,
     ) -> Vec<Relation> {
         let mut found = Vec::new();
@@ -225,13 +243,12 @@ impl Catalog {
         found
     }
 
-    /// The indexes of a table, as `snapshot` sees them.
+    /// The indexes of a table, as they are now.
     #[must_use]
-    pub fn indexes(&self, table: Oid, snapshot: &Snapshot) -> Vec<Index> {
-        let indexes = OpenRelation::open(pg_sys::IndexRelationId.to_u32(), Mode::Read);
+    pub fn indexes(&self, table: Oid) -> Vec<Index> {
         let mut found = Vec::new();
         let mut key = [equals(2, pg_sys::F_OIDEQ, table.into())];
-        indexes.scan(Some(pg_sys::IndexIndrelidIndexId), &mut key, snapshot, |tuple| {
+        self.indexes.scan(Some(pg_sys::IndexIndrelidIndexId), &mut key, None, |tuple| {
             // SAFETY: a row of pg_index, whose columns of fixed width stand first.
             let row = unsafe { &*fields::<pg_sys::FormData_pg_index>(tuple) };
             found.push(Index { oid: row.indexrelid.to_u32(), clusters: row.indisclustered });
@@ -311,18 +328,26 @@ pub fn is_this_database(name: &CStr) -> bool {
 }
 
 /// The extension's table of that name: a member of the extension, whatever else bears its name.
-pub fn member_table(extension: &CStr, table: &CStr) -> Option<Oid> {
+///
+/// `known` is what an earlier call has found. While a relation of that number bears the name it
+/// is the one: numbers are not given again while a session lives that could know them.
+pub fn member_table(extension: &CStr, table: &CStr, known: Oid) -> Option<Oid> {
     // SAFETY: the server reads the names and looks up what it knows by them.
     unsafe {
-        let extension_oid = pg_sys::get_extension_oid(extension.as_ptr(), true);
-        if extension_oid == pg_sys::InvalidOid {
-            return None;
-        }
         // The schema has the extension's name: control file.
         let schema = pg_sys::get_namespace_oid(extension.as_ptr(), true);
+        if schema == pg_sys::InvalidOid {
+            return None;
+        }
         let relation = pg_sys::get_relname_relid(table.as_ptr(), schema);
-        let is_member = relation != pg_sys::InvalidOid
-            && pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation) == extension_oid;
+        if relation == pg_sys::InvalidOid {
+            return None;
+        }
+        let is_member = relation.to_u32() == known || {
+            let owner = pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation);
+            owner != pg_sys::InvalidOid
+                && owner == pg_sys::get_extension_oid(extension.as_ptr(), true)
+        };
         is_member.then(|| relation.to_u32())
     }
 }

@@ -46,12 +46,13 @@ impl OpenRelation {
     }
 
     /// Gives the rows that `snapshot` sees and `keys` find in `index` to `each`, which must not
-    /// keep them. Without an index, all rows that the keys fit.
+    /// keep them. Without an index, all rows that the keys fit; without a snapshot, which only
+    /// catalogs can do, those that are there now.
     pub fn scan(
         &self,
         index: Option<Oid>,
         keys: &mut [pg_sys::ScanKeyData],
-        snapshot: &Snapshot,
+        snapshot: Option<&Snapshot>,
         mut each: impl FnMut(pg_sys::HeapTuple),
     ) {
         let scan = Scan::begin(self, index, keys, snapshot);
@@ -79,7 +80,7 @@ impl Scan {
         relation: &OpenRelation,
         index: Option<Oid>,
         keys: &mut [pg_sys::ScanKeyData],
-        snapshot: &Snapshot,
+        snapshot: Option<&Snapshot>,
     ) -> Self {
         // SAFETY: relation and snapshot are held by the caller for longer than the scan, which
         // copies the keys or is done with them before it returns.
@@ -88,7 +89,7 @@ impl Scan {
                 relation.0,
                 index.unwrap_or_default().into(),
                 index.is_some(),
-                snapshot.as_raw(),
+                snapshot.map_or(none(), Snapshot::as_raw),
                 keys.len() as c_int,
                 keys.as_mut_ptr(),
             )

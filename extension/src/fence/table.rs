@@ -91,7 +91,7 @@ impl Table {
         }];
         let mut values = vec![pg_sys::Datum::null(); self.width()];
         let mut nulls = vec![true; self.width()];
-        self.relation.scan(self.index_on(number), &mut keys, snapshot, |tuple| {
+        self.relation.scan(self.index_on(number), &mut keys, Some(snapshot), |tuple| {
             // SAFETY: the tuple has the columns of its table, and there is room for as many.
             let place = unsafe {
                 pg_sys::heap_deform_tuple(

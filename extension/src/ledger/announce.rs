@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use stillpoint_check::Oid;
 
 use super::record::Effect;
-use crate::fence::Snapshot;
 use crate::fence::catalog::{
-    Catalog, Relation, Storage, inheritors, may_maintain, may_maintain_database,
+    self, Catalog, Relation, Storage, inheritors, may_maintain, may_maintain_database,
     may_maintain_schema, reindexing_a_database_covers_catalogs, table_of_index,
 };
 use crate::fence::statement::{AlterForm, MoveAll, Named, ReindexScope, Vacuum, Work};
@@ -25,10 +24,9 @@ pub struct Target {
 }
 
 /// Whether a statement has transactions of its own, so that its record cannot be one of them.
-pub fn has_own_transactions(work: &Work, catalog: &Catalog, snapshot: &Snapshot) -> bool {
-    let is_partitioned = |relation: Oid| {
-        catalog.relation(relation, snapshot).is_some_and(|relation| relation.is_partitioned())
-    };
+pub fn has_own_transactions(work: &Work) -> bool {
+    let is_partitioned =
+        |oid: Oid| catalog::relation(oid).is_some_and(|relation| relation.is_partitioned());
     match work {
         Work::Vacuum(_) | Work::Cluster(None) => true,
         Work::Cluster(Some(table)) => is_partitioned(*table),
@@ -59,10 +57,11 @@ pub const fn is_in_place(work: &Work) -> bool {
     matches!(work, Work::Vacuum(vacuum) if !vacuum.full)
 }
 
-/// The files that a statement is going to replace or work on, as far as `snapshot` shows them
-/// and the user may: each once.
-pub fn targets(work: &Work, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Target> {
-    let mut targets = Targets { catalog, snapshot, seen: BTreeSet::new(), found: Vec::new() };
+/// The files that a statement is going to replace or work on, as far as they are there now and
+/// the user may: each once.
+pub fn targets(work: &Work) -> Vec<Target> {
+    let mut targets =
+        Targets { catalog: Catalog::open(), seen: BTreeSet::new(), found: Vec::new() };
     match work {
         Work::Vacuum(vacuum) => targets.vacuum(vacuum),
         Work::Cluster(table) => targets.cluster(*table),
@@ -76,14 +75,13 @@ pub fn targets(work: &Work, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Targe
     targets.found
 }
 
-struct Targets<'a> {
-    catalog: &'a Catalog,
-    snapshot: &'a Snapshot,
+struct Targets {
+    catalog: Catalog,
     seen: BTreeSet<Oid>,
     found: Vec<Target>,
 }
 
-impl Targets<'_> {
+impl Targets {
     fn vacuum(&mut self, vacuum: &Vacuum) {
         if vacuum.skips_all {
             return;
@@ -124,7 +122,7 @@ impl Targets<'_> {
     }
 
     fn cluster(&mut self, table: Option<Oid>) {
-        match table.and_then(|oid| self.relation(oid)) {
+        match table.and_then(known) {
             Some(table) if table.is_partitioned() => {
                 for partition in self.leaves([Named { relation: table.oid, with_children: true }]) {
                     if self.is_allowed(&partition) {
@@ -136,7 +134,7 @@ impl Targets<'_> {
             None if table.is_some() => {}
             None => {
                 for table in self.all(|relation| matches!(relation.kind, b'r' | b'm')) {
-                    let indexes = self.catalog.indexes(table.oid, self.snapshot);
+                    let indexes = self.catalog.indexes(table.oid);
                     if indexes.iter().any(|index| index.clusters) && self.is_allowed(&table) {
                         self.table(&table, true, Effect::Announced);
                     }
@@ -193,7 +191,7 @@ impl Targets<'_> {
     }
 
     fn alter(&mut self, oid: Oid, forms: &[AlterForm]) {
-        let Some(relation) = self.relation(oid) else { return };
+        let Some(relation) = known(oid) else { return };
         for form in forms {
             match *form {
                 AlterForm::Tablespace(tablespace) if tablespace != relation.tablespace() => {
@@ -231,7 +229,7 @@ impl Targets<'_> {
 
     /// A relation with all that belongs to it.
     fn whole(&mut self, relation: Oid) {
-        if let Some(relation) = self.relation(relation) {
+        if let Some(relation) = known(relation) {
             self.table(&relation, true, Effect::Announced);
         }
     }
@@ -245,7 +243,7 @@ impl Targets<'_> {
     }
 
     fn toast(&mut self, table: &Relation, effect: Effect) {
-        if let Some(toast) = self.relation(table.toast) {
+        if let Some(toast) = known(table.toast) {
             self.add(&toast, effect);
             self.indexes(toast.oid, effect);
         }
@@ -255,8 +253,8 @@ impl Targets<'_> {
         if table == 0 {
             return;
         }
-        for index in self.catalog.indexes(table, self.snapshot) {
-            if let Some(index) = self.relation(index.oid) {
+        for index in self.catalog.indexes(table) {
+            if let Some(index) = known(index.oid) {
                 self.add(&index, effect);
             }
         }
@@ -276,23 +274,18 @@ impl Targets<'_> {
         may_maintain(relation.oid, relation.is_shared)
     }
 
-    fn relation(&self, relation: Oid) -> Option<Relation> {
-        if relation == 0 { None } else { self.catalog.relation(relation, self.snapshot) }
-    }
-
     fn all(&self, wanted: impl Fn(&Relation) -> bool) -> Vec<Relation> {
-        self.catalog
-            .relations(self.snapshot, |relation| !relation.is_temporary() && wanted(relation))
+        self.catalog.relations(None, |relation| !relation.is_temporary() && wanted(relation))
     }
 
     /// The relations themselves, and in place of a partitioned one all that have storage below it.
     fn leaves(&self, named: impl IntoIterator<Item = Named>) -> Vec<Relation> {
         let mut leaves = Vec::new();
         for named in named {
-            let Some(relation) = self.relation(named.relation) else { continue };
+            let Some(relation) = known(named.relation) else { continue };
             if relation.is_partitioned() && named.with_children {
                 let below = inheritors(relation.oid).into_iter();
-                leaves.extend(below.filter_map(|oid| self.relation(oid)));
+                leaves.extend(below.filter_map(known));
             } else {
                 leaves.push(relation);
             }
@@ -300,4 +293,9 @@ impl Targets<'_> {
         leaves.retain(|relation| !relation.is_partitioned());
         leaves
     }
+}
+
+/// A relation as it is now; 0 is the number of none.
+fn known(relation: Oid) -> Option<Relation> {
+    if relation == 0 { None } else { catalog::relation(relation) }
 }

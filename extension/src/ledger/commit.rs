@@ -13,7 +13,7 @@ use super::interval::{self, Interval};
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
 use super::{recording, session};
-use crate::fence::catalog::{Cached, Catalog, Relation, Storage, cached};
+use crate::fence::catalog::{Cached, Catalog, Relation, Storage, cached, relation};
 use crate::fence::transaction::{may_write, see_own_changes, xid, xid_if_any};
 use crate::fence::{Failure, Place, Snapshot, Touched, take_touched};
 use crate::settings;
@@ -45,11 +45,14 @@ pub fn record() -> Result<(), Failure> {
 }
 
 fn complete(touched: &Touched) -> Result<(), Failure> {
-    let candidates: Vec<Oid> = touched
+    let candidates: Vec<(Oid, Option<Relation>)> = touched
         .relations
         .iter()
-        .copied()
-        .filter(|&relation| matches!(cached(relation), Cached::Own | Cached::Missing))
+        .filter_map(|&oid| match cached(oid) {
+            Cached::Own(after) => Some((oid, Some(after))),
+            Cached::Missing => Some((oid, None)),
+            Cached::Foreign | Cached::Temporary => None,
+        })
         .collect();
     let may_be_mapped = touched.all || touched.relations.iter().any(|&oid| is_catalog(oid));
     if candidates.is_empty() && !may_be_mapped {
@@ -60,7 +63,7 @@ fn complete(touched: &Touched) -> Result<(), Failure> {
     let mut changes = if touched.all {
         all_changes(&catalog, &without, &with)
     } else {
-        changes(&candidates, &catalog, &without, &with)
+        changes(candidates, &catalog, &without)
     };
     if changes.is_empty() && !may_be_mapped {
         return Ok(());
@@ -68,7 +71,7 @@ fn complete(touched: &Touched) -> Result<(), Failure> {
     let Some(ledger) = Ledger::open_for_writing()? else { return Ok(()) };
     let mut announced =
         if session::has_announced() { ledger.announced_by(xid(), &with) } else { Rows::new() };
-    changes.extend(mapped_changes(touched, &announced, &catalog, &with)?);
+    changes.extend(mapped_changes(touched, &announced)?);
     if changes.is_empty() {
         return Ok(());
     }
@@ -109,6 +112,8 @@ fn write(
             record.command = match first {
                 Some((place, announcement)) => {
                     ledger.delete(place);
+                    // An index that was rebuilt beside its writers has got another by now.
+                    record.relation_name = announcement.relation_name;
                     announcement.command
                 }
                 None => command.clone(),
@@ -119,19 +124,18 @@ fn write(
     ledger.write(&records);
 }
 
-/// What this transaction has done to some relations.
+/// What this transaction has done to relations that it has written or that are gone. Of one that
+/// another transaction has dropped, the snapshot tells nothing.
 fn changes(
-    relations: &[Oid],
+    candidates: Vec<(Oid, Option<Relation>)>,
     catalog: &Catalog,
     without: &Snapshot,
-    with: &Snapshot,
 ) -> Vec<Change> {
-    relations
-        .iter()
-        .filter_map(|&relation| {
-            let before = catalog.relation(relation, without)?;
-            // Asked for only where there was something to lose.
-            is_recorded(&before).then(|| change(before, catalog.relation(relation, with)))?
+    candidates
+        .into_iter()
+        .filter_map(|(oid, after)| {
+            let before = catalog.relation(oid, without).filter(is_recorded)?;
+            change(before, after)
         })
         .collect()
 }
@@ -139,12 +143,12 @@ fn changes(
 /// What this transaction has done to any relation: the server has not told which it has touched.
 fn all_changes(catalog: &Catalog, without: &Snapshot, with: &Snapshot) -> Vec<Change> {
     let mut after: std::collections::HashMap<Oid, Relation> = catalog
-        .relations(with, is_recorded)
+        .relations(Some(with), is_recorded)
         .into_iter()
         .map(|relation| (relation.oid, relation))
         .collect();
     catalog
-        .relations(without, is_recorded)
+        .relations(Some(without), is_recorded)
         .into_iter()
         .filter_map(|before| {
             let after = after.remove(&before.oid);
@@ -158,30 +162,19 @@ fn is_recorded(relation: &Relation) -> bool {
     relation.has_storage() && !relation.is_temporary() && !relation.is_mapped()
 }
 
+/// What has become of a relation's file, if it is not where it was. A relation that is still
+/// there may have none any more: a table could be made a view.
 fn change(before: Relation, after: Option<Relation>) -> Option<Change> {
     let storage = before.storage()?;
-    let replaced_by = match after {
-        None => None,
-        Some(after) => {
-            let after = after.storage()?;
-            if after == storage {
-                return None;
-            }
-            Some(after.filenode)
-        }
-    };
-    Some(Change { before, storage, replaced_by })
+    let after = after.and_then(|after| after.storage());
+    let replaced_by = after.map(|after| after.filenode);
+    (after != Some(storage)).then_some(Change { before, storage, replaced_by })
 }
 
 /// What this transaction has done to relations whose file only the relation mapper knows. It has
 /// one answer, that of now; what it was before, the announcement tells. Nothing else than the
 /// statements that are announced can change it.
-fn mapped_changes(
-    touched: &Touched,
-    announced: &Rows,
-    catalog: &Catalog,
-    with: &Snapshot,
-) -> Result<Vec<Change>, Failure> {
+fn mapped_changes(touched: &Touched, announced: &Rows) -> Result<Vec<Change>, Failure> {
     let is_touched =
         |oid: Oid| is_catalog(oid) && (touched.all || touched.relations.contains(&oid));
     let mut candidates: BTreeSet<(Oid, Storage)> =
@@ -194,13 +187,9 @@ fn mapped_changes(
         .into_iter()
         .filter(|(oid, _)| is_touched(*oid))
         .filter_map(|(oid, storage)| {
-            let relation = catalog.relation(oid, with).filter(Relation::is_mapped)?;
-            let now = relation.storage()?;
-            (now != storage).then_some(Change {
-                before: relation,
-                storage,
-                replaced_by: Some(now.filenode),
-            })
+            let before = relation(oid).filter(Relation::is_mapped)?;
+            let now = before.storage()?;
+            (now != storage).then_some(Change { before, storage, replaced_by: Some(now.filenode) })
         })
         .collect())
 }

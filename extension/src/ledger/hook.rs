@@ -24,13 +24,11 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     if matches!(work, Work::Unknown) {
         return Ok(false);
     }
-    let (catalog, snapshot) = (Catalog::open(), Snapshot::latest());
-    if !has_own_transactions(&work, &catalog, &snapshot) {
+    if !has_own_transactions(&work) {
         let alone = !statement.is_in_block() && xid_if_any().is_none();
-        recording(|| announce(&work, &catalog, &snapshot, alone))?;
+        recording(|| announce(&work, alone))?;
         return Ok(false);
     }
-    drop((catalog, snapshot));
     if statement.is_in_block() || interval::is_open() {
         // The server will refuse, in its own words.
         return Ok(false);
@@ -56,21 +54,16 @@ fn known_work(statement: &Statement<'_>) -> Work {
 
 /// Announces in the current transaction. `alone`: the transaction is the statement's own and has
 /// done nothing before.
-fn announce(
-    work: &Work,
-    catalog: &Catalog,
-    snapshot: &Snapshot,
-    alone: bool,
-) -> Result<(), Failure> {
-    let mut targets = targets(work, catalog, snapshot);
+fn announce(work: &Work, alone: bool) -> Result<(), Failure> {
+    let mut targets = targets(work);
     if xid_if_any().is_some() {
-        leave_out_own(&mut targets, catalog);
+        leave_out_own(&mut targets);
     }
     if targets.is_empty() {
         return Ok(());
     }
     let Some(ledger) = Ledger::open_for_writing()? else { return Ok(()) };
-    leave_out_announced(&mut targets, &ledger, snapshot);
+    leave_out_announced(&mut targets, &ledger);
     ledger.write(&records(&targets, Some(xid())));
     session::note_announced();
     if alone && keeps_rows(work) {
@@ -80,7 +73,8 @@ fn announce(
 }
 
 /// Leaves out the files that this transaction has made: no backup can know them.
-fn leave_out_own(targets: &mut Vec<Target>, catalog: &Catalog) {
+fn leave_out_own(targets: &mut Vec<Target>) {
+    let catalog = Catalog::open();
     let (before, _) = Snapshot::latest_without_and_with_own_changes();
     targets.retain(|target| {
         catalog
@@ -91,12 +85,12 @@ fn leave_out_own(targets: &mut Vec<Target>, catalog: &Catalog) {
 
 /// Leaves out the mapped relations that this transaction has announced already: of their file
 /// the catalogs do not tell whether it is one of this transaction.
-fn leave_out_announced(targets: &mut Vec<Target>, ledger: &Ledger, snapshot: &Snapshot) {
+fn leave_out_announced(targets: &mut Vec<Target>, ledger: &Ledger) {
     let is_mapped = |target: &Target| target.relation.is_mapped();
     if !session::has_announced() || !targets.iter().any(is_mapped) {
         return;
     }
-    let known = ledger.announced_by(xid(), snapshot);
+    let known = ledger.announced_by(xid(), &Snapshot::latest());
     targets.retain(|target| {
         !is_mapped(target)
             || known.values().all(|(_, record)| record.relation != target.relation.oid)

@@ -22,7 +22,7 @@ use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
 use super::{recording, session};
 use crate::error::Refusal;
-use crate::fence::catalog::{Catalog, Storage};
+use crate::fence::catalog::{Storage, database};
 use crate::fence::statement::Work;
 use crate::fence::transaction::{
     Event, commit_durably_and_begin, commit_need_not_be_durable, see_own_changes, xid,
@@ -161,8 +161,7 @@ impl Interval {
     }
 
     fn not_announced(&self) -> Vec<Target> {
-        let (catalog, snapshot) = (Catalog::open(), Snapshot::latest());
-        let mut found = targets(&self.work, &catalog, &snapshot);
+        let mut found = targets(&self.work);
         found.retain(|target| !self.effects.contains_key(&target.storage));
         found
     }
@@ -222,7 +221,7 @@ impl Interval {
 
 /// Closes the intervals that nobody holds open any more.
 fn close_orphans(ledger: &Ledger, own: &[Marker]) -> Result<(), Failure> {
-    let here = [0, crate::fence::catalog::database()];
+    let here = [0, database()];
     let is_here = |record: &Record| here.contains(&record.storage.database);
     let open = ledger.open_intervals(&Snapshot::latest(), is_here);
     let candidates: BTreeSet<u64> = open.values().map(|(_, record)| record.xid).collect();

@@ -58,7 +58,8 @@ pub struct Record {
     pub replaced_by: Option<Oid>,
     /// The relation.
     pub relation: Oid,
-    relation_name: String,
+    /// Its name, without its schema's.
+    pub relation_name: String,
     relation_kind: u8,
     /// Tag of the statement that did it, if one is known.
     pub command: Option<String>,

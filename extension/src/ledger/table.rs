@@ -1,16 +1,22 @@
 //! The table `stillpoint.invalidation`.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use stillpoint_check::Oid;
 
 use super::record::{Effect, Record};
 use crate::error::Refusal;
-use crate::fence::catalog::{Catalog, Storage, member_table};
+use crate::fence::catalog::{self, Storage, member_table};
 use crate::fence::{Failure, Place, Snapshot, Table, XidKey};
 
 /// Rows of the ledger, by the file that they are about.
 pub type Rows = BTreeMap<Storage, (Place, Record)>;
+
+thread_local! {
+    /// The ledger that was found last; 0 if none was.
+    static FOUND: Cell<Oid> = const { Cell::new(0) };
+}
 
 /// The ledger of this database, open.
 #[derive(Debug)]
@@ -22,8 +28,10 @@ pub struct Ledger {
 
 impl Ledger {
     /// The ledger's OID; none where the extension is not installed, or in a version without.
-    pub fn find() -> Option<Oid> {
-        member_table(c"stillpoint", c"invalidation")
+    fn find() -> Option<Oid> {
+        let found = member_table(c"stillpoint", c"invalidation", FOUND.get());
+        FOUND.set(found.unwrap_or_default());
+        found
     }
 
     /// Opens it for writing.
@@ -51,7 +59,7 @@ impl Ledger {
 
     /// Where the ledger's own rows are.
     pub fn storage(&self) -> Option<Storage> {
-        Catalog::open().relation(self.oid, &Snapshot::latest())?.storage()
+        catalog::relation(self.oid)?.storage()
     }
 
     /// Writes rows; gives the place of each.
