@@ -103,6 +103,14 @@ impl Cluster {
         ClusterOptions::default().start()
     }
 
+    /// Starts a cluster on which the extension is used as it is meant to be: with its library
+    /// preloaded.
+    #[track_caller]
+    #[must_use]
+    pub fn preloaded() -> Self {
+        ClusterOptions::default().preload().start()
+    }
+
     #[track_caller]
     fn start_with(options: &ClusterOptions) -> Self {
         static SWEEP: Once = Once::new();

@@ -76,6 +76,7 @@ impl<'a> Lane<'a> {
         if !shared.take(count) {
             return false;
         }
+        let before = self.outcome.done + self.outcome.refused;
         self.script.clear();
         self.tell_files();
         let mark = Mark::now(&mut self.observer);
@@ -96,6 +97,9 @@ impl<'a> Lane<'a> {
             }
             _ => self.alone(mark),
         }
+        // A block that failed has not run all of its statements.
+        let used = (self.outcome.done + self.outcome.refused - before) as u32;
+        shared.give_back(count.saturating_sub(used));
         true
     }
 

@@ -78,6 +78,11 @@ impl Shared {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
+    /// Gives back what was taken and not used.
+    fn give_back(&self, count: u32) {
+        self.left.fetch_add(count, Ordering::Relaxed);
+    }
+
     fn found(&self) {
         if self.stop_early {
             self.stop.store(true, Ordering::Relaxed);
