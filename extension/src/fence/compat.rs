@@ -201,7 +201,7 @@ pub(super) unsafe extern "C-unwind" fn on_utility(
     // SAFETY: the server calls; this frame has nothing to drop, so that an error of the
     // statement may jump over it.
     unsafe {
-        let wants_after = utility::before(planned, context);
+        let call = utility::before(planned, context);
         match utility::next() {
             Some(next) => {
                 next(planned, query, context, parameters, environment, receiver, completion);
@@ -216,8 +216,8 @@ pub(super) unsafe extern "C-unwind" fn on_utility(
                 completion,
             ),
         }
-        if wants_after {
-            utility::after();
+        if let Some(call) = call {
+            utility::after(call);
         }
     }
 }
@@ -237,7 +237,7 @@ pub(super) unsafe extern "C-unwind" fn on_utility(
 ) {
     // SAFETY: as above.
     unsafe {
-        let wants_after = utility::before(planned, context);
+        let call = utility::before(planned, context);
         match utility::next() {
             Some(next) => next(
                 planned,
@@ -260,8 +260,8 @@ pub(super) unsafe extern "C-unwind" fn on_utility(
                 completion,
             ),
         }
-        if wants_after {
-            utility::after();
+        if let Some(call) = call {
+            utility::after(call);
         }
     }
 }

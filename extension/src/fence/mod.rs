@@ -52,4 +52,4 @@ pub use spi::Spi;
 pub use statement::Statement;
 pub use table::{Place, Table, XidKey};
 pub use text::Encoding;
-pub use utility::Around;
+pub use utility::{Around, forget_running, is_running};

@@ -32,7 +32,8 @@ impl OpenRelation {
         // SAFETY: as above.
         let opened =
             unsafe { pg_sys::try_relation_open(relation.into(), mode as pg_sys::LOCKMODE) };
-        (!opened.is_null()).then_some(Self(opened))
+        // Not made before it is known to be one: its dropping closes it.
+        (!opened.is_null()).then(|| Self(opened))
     }
 
     pub fn as_raw(&self) -> pg_sys::Relation {

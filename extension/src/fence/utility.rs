@@ -19,6 +19,30 @@ pub struct Around {
     pub after: fn() -> Result<(), Failure>,
 }
 
+/// What a call of the hook remembers until its end. It lies in the hook's frame, which an error
+/// jumps over, and has nothing to drop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    depth: u32,
+    wants_after: bool,
+}
+
+/// How many statements of ours run one within the other. A statement that ends by an error leaves
+/// it too high; the end of the one around it, or of the transaction, puts it right.
+static mut DEPTH: u32 = 0;
+
+/// Whether a utility statement runs that was looked at.
+pub fn is_running() -> bool {
+    // SAFETY: the server has one thread.
+    unsafe { DEPTH > 0 }
+}
+
+/// The transaction was rolled back, and no statement runs any more.
+pub fn forget_running() {
+    // SAFETY: as above.
+    unsafe { DEPTH = 0 }
+}
+
 static mut AROUND: Option<Around> = None;
 static mut NEXT: pg_sys::ProcessUtility_hook_type = None;
 
@@ -38,39 +62,43 @@ pub(super) fn next() -> pg_sys::ProcessUtility_hook_type {
     unsafe { NEXT }
 }
 
-/// Gives whether after() is to be called.
-///
 /// # Safety
 ///
 /// The server calls its hook, and no frame between has anything to drop.
 pub(super) unsafe fn before(
     planned: *mut pg_sys::PlannedStmt,
     context: pg_sys::ProcessUtilityContext::Type,
-) -> bool {
+) -> Option<Call> {
     // SAFETY: the caller's promise; the server gives a valid statement.
     unsafe {
-        let Some(around) = AROUND else { return false };
+        let around = AROUND?;
         let node = (*planned).utilityStmt;
         if is_never_ours((*node).type_) || !(around.is_active)() {
-            return false;
+            return None;
         }
+        let depth = DEPTH;
         let top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
-        pg_sys::panic::pgrx_extern_c_guard(|| {
+        let wants_after = pg_sys::panic::pgrx_extern_c_guard(|| {
             match (around.before)(&Statement::new(node, top_level)) {
                 Ok(wants_after) => wants_after,
                 Err(report) => error::raise(*report),
             }
-        })
+        });
+        DEPTH = depth + 1;
+        Some(Call { depth, wants_after })
     }
 }
 
 /// # Safety
 ///
-/// As for [`before`], which has asked for it.
-pub(super) unsafe fn after() {
+/// As for [`before`], which has given the call, and whose statement has ended without an error.
+pub(super) unsafe fn after(call: Call) {
     // SAFETY: the caller's promise.
     unsafe {
-        if let Some(around) = AROUND {
+        DEPTH = call.depth;
+        if let Some(around) = AROUND
+            && call.wants_after
+        {
             pg_sys::panic::pgrx_extern_c_guard(|| {
                 if let Err(report) = (around.after)() {
                     error::raise(*report);

@@ -27,7 +27,7 @@ pub use status::{status, warn_unless_preloaded};
 
 use crate::error::unrecorded;
 use crate::fence::transaction::{Event, attempt};
-use crate::fence::{Around, Failure, forget_touched, init, warn};
+use crate::fence::{Around, Failure, forget_running, forget_touched, init, warn};
 use crate::settings;
 
 /// Begins to record, if the server loads the library at its start. A library that is loaded by
@@ -44,6 +44,9 @@ pub fn install() {
 fn on_event(event: Event) -> Result<(), Failure> {
     if event == Event::Ending {
         return commit::record();
+    }
+    if event == Event::Aborted {
+        forget_running();
     }
     interval::on_end(event);
     session::on_end();

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use stillpoint_check::Oid;
 
 use super::interval;
+use crate::fence::is_running;
 
 struct Session {
     /// The tag of the utility statement that began last.
@@ -80,8 +81,11 @@ pub fn on_end() {
         session.has_announced.set(false);
         session.has_warned.set(false);
         if !interval::is_open() {
-            session.command.take();
             session.keeps_rows_of.take();
+            // A statement that commits and goes on, such as a procedure, is still the last one.
+            if !is_running() {
+                session.command.take();
+            }
         }
     });
 }
