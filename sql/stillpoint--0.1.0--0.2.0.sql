@@ -2,6 +2,13 @@
 
 \echo Use "ALTER EXTENSION stillpoint UPDATE TO '0.2.0'" to load this file. \quit
 
+-- The owner of a schema can drop it with all that is in it. One that was there before is taken
+-- only if that changes nothing: whoever owns it could do without the ledger anyway.
+CREATE FUNCTION stillpoint.refuse_foreign_schema() RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'refuse_foreign_schema_wrapper';
+SELECT stillpoint.refuse_foreign_schema();
+DROP FUNCTION stillpoint.refuse_foreign_schema();
+
 -- One row says: the bytes of this file, as an earlier backup knows them, are void. The library
 -- writes it by itself, see docs/ledger.md; nobody else is to write it.
 CREATE TABLE stillpoint.invalidation (

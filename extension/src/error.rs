@@ -34,6 +34,13 @@ pub enum Refusal {
     },
     /// The ledger's table is not the one of this version.
     OtherLedger,
+    /// The schema that is to hold the ledger is not a superuser's.
+    ForeignSchema {
+        /// Whose it is.
+        owner: String,
+        /// How the name is to be read.
+        encoding: Encoding,
+    },
     /// The lock that is to mark work as going on is held by another session.
     MarkerTaken,
 }
@@ -101,6 +108,15 @@ impl From<Refusal> for Failure {
                 .set_detail(detail)
                 .set_hint(name.lock_hint(kind))
             }
+            Refusal::ForeignSchema { owner, encoding } => report(
+                SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
+                format!(
+                    "schema \"stillpoint\" is owned by \"{}\", who is not a superuser",
+                    encoding.for_message(&owner)
+                ),
+            )
+            .set_detail("The owner of the schema could drop the ledger.")
+            .set_hint("Drop or rename that schema, or give it to a superuser."),
             Refusal::MarkerTaken => report(
                 SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
                 "could not mark the work of this statement as going on".to_owned(),

@@ -306,7 +306,7 @@ pub fn table_of_index(index: Oid) -> Option<Oid> {
     Some(table.to_u32()).filter(|oid| *oid != 0)
 }
 
-/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 15 it does not.
+/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 16 it does not.
 pub fn reindexing_a_database_covers_catalogs() -> bool {
     compat::REINDEX_DATABASE_COVERS_CATALOGS
 }

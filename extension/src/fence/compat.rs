@@ -6,20 +6,170 @@ use stillpoint_check::Oid;
 
 use super::{pg_sys, utility};
 
-/// Whether this backend holds a lock of any mode on what `tag` names.
-pub(super) fn holds_any_lock(tag: &pg_sys::LOCKTAG) -> bool {
-    // 17 gave LockHeldByMe() an argument that makes it accept stronger modes. Before, it knows
-    // only the one asked for.
-    #[cfg(any(feature = "pg17", feature = "pg18"))]
-    // SAFETY: the function reads the tag and this backend's own lock table.
-    return unsafe { pg_sys::LockHeldByMe(tag, pg_sys::AccessShareLock as pg_sys::LOCKMODE, true) };
-
-    #[cfg(not(any(feature = "pg17", feature = "pg18")))]
-    return (pg_sys::AccessShareLock..=pg_sys::AccessExclusiveLock).any(|mode| {
-        // SAFETY: as above.
-        unsafe { pg_sys::LockHeldByMe(tag, mode as pg_sys::LOCKMODE) }
-    });
+unsafe extern "C-unwind" {
+    // Not through the bindings: they would catch the statement's errors.
+    #[cfg(feature = "pg13")]
+    #[link_name = "standard_ProcessUtility"]
+    fn raw_standard_process_utility(
+        planned: *mut pg_sys::PlannedStmt,
+        query: *const c_char,
+        context: pg_sys::ProcessUtilityContext::Type,
+        parameters: pg_sys::ParamListInfo,
+        environment: *mut pg_sys::QueryEnvironment,
+        receiver: *mut pg_sys::DestReceiver,
+        completion: *mut pg_sys::QueryCompletion,
+    );
+    #[cfg(not(feature = "pg13"))]
+    #[link_name = "standard_ProcessUtility"]
+    fn raw_standard_process_utility(
+        planned: *mut pg_sys::PlannedStmt,
+        query: *const c_char,
+        read_only_tree: bool,
+        context: pg_sys::ProcessUtilityContext::Type,
+        parameters: pg_sys::ParamListInfo,
+        environment: *mut pg_sys::QueryEnvironment,
+        receiver: *mut pg_sys::DestReceiver,
+        completion: *mut pg_sys::QueryCompletion,
+    );
 }
+
+/// The hook (`ProcessUtility_hook` in utility.c). 14 has added the argument `readOnlyTree`.
+#[cfg(feature = "pg13")]
+pub(super) unsafe extern "C-unwind" fn on_utility(
+    planned: *mut pg_sys::PlannedStmt,
+    query: *const c_char,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: the server calls; this frame has nothing to drop, so that an error of the
+    // statement may jump over it.
+    unsafe {
+        let call = utility::before(planned, context);
+        match utility::next() {
+            Some(next) => {
+                next(planned, query, context, parameters, environment, receiver, completion);
+            }
+            None => raw_standard_process_utility(
+                planned,
+                query,
+                context,
+                parameters,
+                environment,
+                receiver,
+                completion,
+            ),
+        }
+        if let Some(call) = call {
+            utility::after(call);
+        }
+    }
+}
+
+/// The hook, see above.
+#[cfg(not(feature = "pg13"))]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe extern "C-unwind" fn on_utility(
+    planned: *mut pg_sys::PlannedStmt,
+    query: *const c_char,
+    read_only_tree: bool,
+    context: pg_sys::ProcessUtilityContext::Type,
+    parameters: pg_sys::ParamListInfo,
+    environment: *mut pg_sys::QueryEnvironment,
+    receiver: *mut pg_sys::DestReceiver,
+    completion: *mut pg_sys::QueryCompletion,
+) {
+    // SAFETY: as above.
+    unsafe {
+        let call = utility::before(planned, context);
+        match utility::next() {
+            Some(next) => next(
+                planned,
+                query,
+                read_only_tree,
+                context,
+                parameters,
+                environment,
+                receiver,
+                completion,
+            ),
+            None => raw_standard_process_utility(
+                planned,
+                query,
+                read_only_tree,
+                context,
+                parameters,
+                environment,
+                receiver,
+                completion,
+            ),
+        }
+        if let Some(call) = call {
+            utility::after(call);
+        }
+    }
+}
+
+/// What may stand between the parentheses of VACUUM (`ExecVacuum()` in vacuum.c). A minor version
+/// adds nothing to it.
+pub(super) const VACUUM_OPTIONS: &[&CStr] = &[
+    c"verbose",
+    c"skip_locked",
+    c"analyze",
+    c"freeze",
+    c"full",
+    c"disable_page_skipping",
+    c"index_cleanup",
+    c"truncate",
+    c"parallel",
+    #[cfg(not(feature = "pg13"))]
+    c"process_toast",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"buffer_usage_limit",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"process_main",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"skip_database_stats",
+    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+    c"only_database_stats",
+];
+
+/// Whether REINDEX says CONCURRENTLY. 14 made it one option of several.
+///
+/// # Safety
+///
+/// The statement is as the parser makes it.
+pub(super) unsafe fn reindexes_concurrently(statement: &pg_sys::ReindexStmt) -> bool {
+    #[cfg(feature = "pg13")]
+    return statement.concurrent;
+    #[cfg(not(feature = "pg13"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        pointers::<pg_sys::DefElem>(statement.params).any(|option| {
+            CStr::from_ptr((*option).defname) == c"concurrently" && pg_sys::defGetBoolean(option)
+        })
+    }
+}
+
+/// Whether a form of ALTER TABLE is SET ACCESS METHOD, which is there since 15.
+pub(super) const fn sets_access_method(form: pg_sys::AlterTableType::Type) -> bool {
+    #[cfg(any(feature = "pg13", feature = "pg14"))]
+    {
+        let _ = form;
+        false
+    }
+    #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+    {
+        form == pg_sys::AlterTableType::AT_SetAccessMethod
+    }
+}
+
+/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 16 it does not
+/// (`ReindexMultipleTables()`).
+pub(super) const REINDEX_DATABASE_COVERS_CATALOGS: bool =
+    cfg!(any(feature = "pg13", feature = "pg14", feature = "pg15"));
 
 // What the bindings lack, because its headers are not among those they are made from. Calls
 // pass the boundary by hand.
@@ -160,145 +310,20 @@ pub fn old_snapshots_may_fail() -> bool {
     return false;
 }
 
-unsafe extern "C-unwind" {
-    // Not through the bindings: they would catch the statement's errors.
-    #[cfg(feature = "pg13")]
-    #[link_name = "standard_ProcessUtility"]
-    fn raw_standard_process_utility(
-        planned: *mut pg_sys::PlannedStmt,
-        query: *const c_char,
-        context: pg_sys::ProcessUtilityContext::Type,
-        parameters: pg_sys::ParamListInfo,
-        environment: *mut pg_sys::QueryEnvironment,
-        receiver: *mut pg_sys::DestReceiver,
-        completion: *mut pg_sys::QueryCompletion,
-    );
-    #[cfg(not(feature = "pg13"))]
-    #[link_name = "standard_ProcessUtility"]
-    fn raw_standard_process_utility(
-        planned: *mut pg_sys::PlannedStmt,
-        query: *const c_char,
-        read_only_tree: bool,
-        context: pg_sys::ProcessUtilityContext::Type,
-        parameters: pg_sys::ParamListInfo,
-        environment: *mut pg_sys::QueryEnvironment,
-        receiver: *mut pg_sys::DestReceiver,
-        completion: *mut pg_sys::QueryCompletion,
-    );
-}
+/// Whether this backend holds a lock of any mode on what `tag` names.
+pub(super) fn holds_any_lock(tag: &pg_sys::LOCKTAG) -> bool {
+    // 17 gave LockHeldByMe() an argument that makes it accept stronger modes. Before, it knows
+    // only the one asked for.
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    // SAFETY: the function reads the tag and this backend's own lock table.
+    return unsafe { pg_sys::LockHeldByMe(tag, pg_sys::AccessShareLock as pg_sys::LOCKMODE, true) };
 
-/// The hook (`ProcessUtility_hook` in utility.c). 14 has added the argument `readOnlyTree`.
-#[cfg(feature = "pg13")]
-pub(super) unsafe extern "C-unwind" fn on_utility(
-    planned: *mut pg_sys::PlannedStmt,
-    query: *const c_char,
-    context: pg_sys::ProcessUtilityContext::Type,
-    parameters: pg_sys::ParamListInfo,
-    environment: *mut pg_sys::QueryEnvironment,
-    receiver: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // SAFETY: the server calls; this frame has nothing to drop, so that an error of the
-    // statement may jump over it.
-    unsafe {
-        let call = utility::before(planned, context);
-        match utility::next() {
-            Some(next) => {
-                next(planned, query, context, parameters, environment, receiver, completion);
-            }
-            None => raw_standard_process_utility(
-                planned,
-                query,
-                context,
-                parameters,
-                environment,
-                receiver,
-                completion,
-            ),
-        }
-        if let Some(call) = call {
-            utility::after(call);
-        }
-    }
+    #[cfg(not(any(feature = "pg17", feature = "pg18")))]
+    return (pg_sys::AccessShareLock..=pg_sys::AccessExclusiveLock).any(|mode| {
+        // SAFETY: as above.
+        unsafe { pg_sys::LockHeldByMe(tag, mode as pg_sys::LOCKMODE) }
+    });
 }
-
-/// As above.
-#[cfg(not(feature = "pg13"))]
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe extern "C-unwind" fn on_utility(
-    planned: *mut pg_sys::PlannedStmt,
-    query: *const c_char,
-    read_only_tree: bool,
-    context: pg_sys::ProcessUtilityContext::Type,
-    parameters: pg_sys::ParamListInfo,
-    environment: *mut pg_sys::QueryEnvironment,
-    receiver: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // SAFETY: as above.
-    unsafe {
-        let call = utility::before(planned, context);
-        match utility::next() {
-            Some(next) => next(
-                planned,
-                query,
-                read_only_tree,
-                context,
-                parameters,
-                environment,
-                receiver,
-                completion,
-            ),
-            None => raw_standard_process_utility(
-                planned,
-                query,
-                read_only_tree,
-                context,
-                parameters,
-                environment,
-                receiver,
-                completion,
-            ),
-        }
-        if let Some(call) = call {
-            utility::after(call);
-        }
-    }
-}
-
-/// Whether REINDEX says CONCURRENTLY. 14 made it one option of several.
-///
-/// # Safety
-///
-/// The statement is as the parser makes it.
-pub(super) unsafe fn reindexes_concurrently(statement: &pg_sys::ReindexStmt) -> bool {
-    #[cfg(feature = "pg13")]
-    return statement.concurrent;
-    #[cfg(not(feature = "pg13"))]
-    // SAFETY: the caller's promise.
-    unsafe {
-        pointers::<pg_sys::DefElem>(statement.params).any(|option| {
-            CStr::from_ptr((*option).defname) == c"concurrently" && pg_sys::defGetBoolean(option)
-        })
-    }
-}
-
-/// Whether a form of ALTER TABLE is SET ACCESS METHOD, which is there since 15.
-pub(super) const fn sets_access_method(form: pg_sys::AlterTableType::Type) -> bool {
-    #[cfg(any(feature = "pg13", feature = "pg14"))]
-    {
-        let _ = form;
-        false
-    }
-    #[cfg(not(any(feature = "pg13", feature = "pg14")))]
-    {
-        form == pg_sys::AlterTableType::AT_SetAccessMethod
-    }
-}
-
-/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too (`ReindexMultipleTables()`).
-pub(super) const REINDEX_DATABASE_COVERS_CATALOGS: bool =
-    cfg!(any(feature = "pg13", feature = "pg14"));
 
 /// The elements of a list of pointers. A list is an array since 13.
 ///
@@ -326,27 +351,3 @@ unsafe fn cells(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::ListCel
     // SAFETY: the list has that many.
     (0..usize::try_from(length).unwrap_or(0)).map(move |n| unsafe { *(*list).elements.add(n) })
 }
-
-/// What may stand between the parentheses of VACUUM (`ExecVacuum()` in vacuum.c). A minor version
-/// adds nothing to it.
-pub(super) const VACUUM_OPTIONS: &[&CStr] = &[
-    c"verbose",
-    c"skip_locked",
-    c"analyze",
-    c"freeze",
-    c"full",
-    c"disable_page_skipping",
-    c"index_cleanup",
-    c"truncate",
-    c"parallel",
-    #[cfg(not(feature = "pg13"))]
-    c"process_toast",
-    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
-    c"buffer_usage_limit",
-    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
-    c"process_main",
-    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
-    c"skip_database_stats",
-    #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
-    c"only_database_stats",
-];

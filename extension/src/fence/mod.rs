@@ -8,10 +8,13 @@
 //! Rust panic, so that destructors run; the guard around a SQL function
 //! (`pgrx_extern_c_guard`) catches the panic and raises the server's error again.
 //!
-//! **Guards.** A connection to SPI, a registered snapshot and a result of SPI are given back
-//! when they are dropped, but not while a panic unwinds. The error that it stands for ends the
-//! (sub)transaction, and that gives back all three (`AtEOXact_SPI`, `AtEOSubXact_SPI`,
-//! `ResourceOwnerRelease`). A server function called at that moment could fail as well, and a
+//! The hook is the exception: the statement that it calls on to runs without such a handler, see
+//! [`utility`].
+//!
+//! **Guards.** A connection to SPI, a result of SPI, a registered snapshot, an open relation, a
+//! scan and an insertion are given back when they are dropped, but not while a panic unwinds. The
+//! error that it stands for ends the (sub)transaction, and that gives back all of them
+//! (`AtEOXact_SPI`, `AtEOSubXact_SPI`, `ResourceOwnerRelease`). A server function called at that moment could fail as well, and a
 //! panic in a destructor during a panic aborts the backend, which restarts the whole server.
 //!
 //! **Other servers.** Nothing here needs the `pgrx` crate itself, only its bindings and guard,

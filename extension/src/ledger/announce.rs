@@ -65,7 +65,7 @@ pub fn targets(work: &Work) -> Vec<Target> {
     match work {
         Work::Vacuum(vacuum) => targets.vacuum(vacuum),
         Work::Cluster(table) => targets.cluster(*table),
-        Work::Reindex { scope, .. } => targets.reindex(scope),
+        Work::Reindex { scope, concurrently } => targets.reindex(scope, *concurrently),
         Work::Truncate(named) => targets.truncate(named),
         Work::Refresh(view) => targets.whole(*view),
         Work::Alter(relation, forms) => targets.alter(*relation, forms),
@@ -74,6 +74,9 @@ pub fn targets(work: &Work) -> Vec<Target> {
     }
     targets.found
 }
+
+/// The schema `pg_catalog` (`PG_CATALOG_NAMESPACE`).
+const CATALOGS: Oid = 11;
 
 struct Targets {
     catalog: Catalog,
@@ -143,8 +146,7 @@ impl Targets {
         }
     }
 
-    fn reindex(&mut self, scope: &ReindexScope) {
-        const CATALOGS: Oid = 11;
+    fn reindex(&mut self, scope: &ReindexScope, concurrently: bool) {
         let is_table = |relation: &Relation| matches!(relation.kind, b'r' | b'm');
         let tables = match scope {
             ReindexScope::Index(index) => {
@@ -173,7 +175,8 @@ impl Targets {
             _ => return,
         };
         for table in tables {
-            if !self.is_allowed(&table) {
+            // Catalogs are never rebuilt beside their writers: left out, or refused.
+            if !self.is_allowed(&table) || (concurrently && table.schema == CATALOGS) {
                 continue;
             }
             self.indexes(table.oid, Effect::Announced);
@@ -209,7 +212,6 @@ impl Targets {
     }
 
     fn move_all(&mut self, move_all: &MoveAll) {
-        const CATALOGS: Oid = 11;
         let moved = self.all(|relation| {
             move_all.kinds.contains(&relation.kind)
                 && relation.tablespace() == move_all.tablespace

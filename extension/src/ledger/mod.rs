@@ -15,6 +15,7 @@
 mod announce;
 mod commit;
 mod hook;
+mod installation;
 mod interval;
 mod kept;
 mod record;
@@ -22,8 +23,9 @@ mod session;
 mod status;
 mod table;
 
+pub use installation::{refuse_foreign_schema, warn_unless_preloaded};
 pub use kept::KeptRows;
-pub use status::{status, warn_unless_preloaded};
+pub use status::status;
 
 use crate::error::unrecorded;
 use crate::fence::transaction::{Event, attempt};
@@ -34,7 +36,7 @@ use crate::settings;
 /// some sessions only could not know of the others' changes, so there it records nothing.
 pub fn install() {
     if init::is_preloading() {
-        status::note_preloaded();
+        installation::note_preloaded();
         let around =
             Around { is_active: hook::is_active, before: hook::before, after: hook::after };
         init::install(around, on_event);

@@ -1,41 +1,10 @@
 //! `status()`: whether the ledger records, and since when.
 
-use std::cell::Cell;
-
+use super::installation::is_preloaded;
 use super::table::Ledger;
 use crate::fence::transaction::may_write;
-use crate::fence::{
-    Answer, Call, ErrorReport, Failure, Row, RowSet, Snapshot, Spi, SqlState, Value, warn,
-};
+use crate::fence::{Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value};
 use crate::settings;
-
-thread_local! {
-    // Inherited by every process that the server starts.
-    static PRELOADED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The server has loaded the library at its start.
-pub fn note_preloaded() {
-    PRELOADED.set(true);
-}
-
-/// The SQL function that the installation script calls.
-pub fn warn_unless_preloaded(_: &Call) -> Result<Answer, Failure> {
-    if !PRELOADED.get() {
-        warn(
-            ErrorReport::new(
-                SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the library \"stillpoint\" is not preloaded: the ledger records nothing",
-                "warn_unless_preloaded",
-            )
-            .set_hint(
-                "Add stillpoint to shared_preload_libraries, best as the first, and restart the \
-                 server. changed_relations() works without.",
-            ),
-        );
-    }
-    Ok(Answer::nothing())
-}
 
 /// How many rows, how large, and how long without a gap: since the server started, for nobody
 /// knows whether it has always been started with the library, or since there is a ledger.
@@ -49,7 +18,7 @@ const EXTENT: &str = "\
 pub fn status(call: &Call) -> Result<Answer, Failure> {
     let spi = Spi::connect();
     let mut answer = RowSet::begin(call, spi.encoding())?;
-    let preloaded = PRELOADED.get();
+    let preloaded = is_preloaded();
     let recording = preloaded
         && settings::is_recording_enabled()
         && may_write()

@@ -24,6 +24,9 @@ pub struct Ledger {
     /// The table.
     pub oid: Oid,
     table: Table,
+    /// Whoever writes a table that has a TOAST table must hold a snapshot all the while
+    /// (`AssertHasSnapshotForToast()` in heapam.c, since 18).
+    _snapshot: Snapshot,
 }
 
 impl Ledger {
@@ -51,7 +54,7 @@ impl Ledger {
     fn checked(oid: Oid, table: Table) -> Result<Self, Failure> {
         // Another version's, or one that somebody has altered.
         if table.takes(&Record::sample().values()) {
-            Ok(Self { oid, table })
+            Ok(Self { oid, table, _snapshot: Snapshot::latest() })
         } else {
             Err(Refusal::OtherLedger.into())
         }
