@@ -53,7 +53,7 @@ fn print(outcome: &Outcome) {
         outcome.done,
         outcome.refused,
         outcome.judged,
-        outcome.confirmed,
+        outcome.confirmed.len(),
         outcome.held,
         outcome.findings.len()
     );

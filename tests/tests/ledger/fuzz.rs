@@ -10,5 +10,5 @@ fn random_statements_are_told_without_a_miss_or_a_surplus() {
     let outcome = fuzz::run(plan, &[]);
     let findings = outcome.findings.join("\n\n");
     assert!(outcome.findings.is_empty(), "{plan:?}\n{findings}");
-    assert!(outcome.confirmed > 100 && outcome.held > 0, "too little was done: {outcome:?}");
+    assert!(outcome.confirmed.len() > 100 && outcome.held > 0, "too little was done: {outcome:?}");
 }

@@ -1,6 +1,7 @@
 //! One session of the fuzz.
 
 use std::fmt::Write as _;
+use std::mem;
 
 use super::statement::{self, Alone, Statement};
 use super::{DATABASE, Outcome, Shared};
@@ -36,6 +37,8 @@ pub(super) struct Lane<'a> {
     outcome: Outcome,
     /// What was run since the last judgement, for the finding.
     script: Vec<String>,
+    /// What was run before that.
+    earlier: Vec<String>,
 }
 
 impl<'a> Lane<'a> {
@@ -55,6 +58,7 @@ impl<'a> Lane<'a> {
             before: Storage::default(),
             outcome: Outcome::default(),
             script: Vec::new(),
+            earlier: Vec::new(),
         }
     }
 
@@ -77,7 +81,7 @@ impl<'a> Lane<'a> {
             return false;
         }
         let before = self.outcome.done + self.outcome.refused;
-        self.script.clear();
+        self.earlier = mem::take(&mut self.script);
         self.tell_files();
         let mark = Mark::now(&mut self.observer);
         match choice {
@@ -315,7 +319,10 @@ impl<'a> Lane<'a> {
             self.find(&found);
         }
         let told = |entry: &&Entry| matches!(entry.effect, Effect::Replaced | Effect::Dropped);
-        self.outcome.confirmed += entries.iter().filter(told).count() as u64;
+        let confirmed = entries.iter().filter(told);
+        self.outcome
+            .confirmed
+            .extend(confirmed.map(|entry| (entry.xid, entry.relation, entry.filenode)));
         self.outcome.judged += 1;
         self.before = after;
         entries
@@ -323,10 +330,11 @@ impl<'a> Lane<'a> {
 
     fn find(&mut self, found: &[String]) {
         self.outcome.findings.push(format!(
-            "lane {}\n  {}\nafter\n  {}",
+            "lane {}\n  {}\nafter\n  {}\nand before that\n  {}",
             self.number,
             found.join("\n  "),
-            self.script.join(";\n  ")
+            self.script.join(";\n  "),
+            self.earlier.join(";\n  ")
         ));
     }
 }

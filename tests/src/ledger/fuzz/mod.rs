@@ -7,11 +7,14 @@
 mod lane;
 mod statement;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+use postgres::types::Oid;
+
 use self::lane::Lane;
-use super::Mark;
+use super::{Effect, Entry, Mark, Scope};
 use crate::random::Random;
 use crate::{Cluster, ClusterOptions, wait_until};
 
@@ -42,8 +45,9 @@ pub struct Outcome {
     pub refused: u64,
     /// Transactions, and statements with transactions of their own, that were judged.
     pub judged: u64,
-    /// `replaced` and `dropped` rows that tell the truth.
-    pub confirmed: u64,
+    /// `replaced` and `dropped` rows that a transaction accounts for: by whom, and of which
+    /// relation and file.
+    pub confirmed: BTreeSet<(u64, Oid, Oid)>,
     /// Statements with transactions of their own that were stopped right after their record.
     pub held: u64,
     /// What is wrong.
@@ -55,7 +59,7 @@ impl Outcome {
         self.done += other.done;
         self.refused += other.refused;
         self.judged += other.judged;
-        self.confirmed += other.confirmed;
+        self.confirmed.extend(other.confirmed);
         self.held += other.held;
         self.findings.extend(other.findings);
     }
@@ -125,7 +129,7 @@ pub fn run(plan: Plan, settings: &[&str]) -> Outcome {
         }
     });
     if outcome.findings.is_empty() {
-        outcome.findings = final_findings(&cluster, start, outcome.confirmed);
+        outcome.findings = final_findings(&cluster, start, &outcome.confirmed);
     }
     // What was refused is judged by its SQLSTATE. The log says before the severity who was told.
     for severity in ["ERROR", "WARNING"] {
@@ -136,7 +140,11 @@ pub fn run(plan: Plan, settings: &[&str]) -> Outcome {
 
 /// What only the whole ledger shows: rows that no transaction accounts for, and intervals that
 /// nobody closes.
-fn final_findings(cluster: &Cluster, start: Mark, confirmed: u64) -> Vec<String> {
+fn final_findings(
+    cluster: &Cluster,
+    start: Mark,
+    confirmed: &BTreeSet<(u64, Oid, Oid)>,
+) -> Vec<String> {
     let mut findings = Vec::new();
     let mut session = cluster.session(DATABASE);
     // A session that has ended lets its locks go a moment later.
@@ -147,14 +155,12 @@ fn final_findings(cluster: &Cluster, start: Mark, confirmed: u64) -> Vec<String>
     );
     session.exec("CREATE TABLE public.last ()");
     session.exec("VACUUM public.last");
-    let told = session.number(&format!(
-        "SELECT count(*) FROM stillpoint.invalidation \
-          WHERE {} AND effect IN ('replaced', 'dropped')",
-        start.since()
-    ));
-    if told as u64 != confirmed {
-        findings.push(format!("{confirmed} replacements were confirmed, {told} are told"));
-    }
+    let told = Entry::since(&mut session, start, Scope::Users);
+    let unknown = told
+        .iter()
+        .filter(|entry| matches!(entry.effect, Effect::Replaced | Effect::Dropped))
+        .filter(|entry| !confirmed.contains(&(entry.xid, entry.relation, entry.filenode)));
+    findings.extend(unknown.map(|entry| format!("no transaction accounts for {entry:?}")));
     let open =
         session.number("SELECT count(*) FROM stillpoint.invalidation WHERE finished_xid IS NULL");
     if open != 0 {
