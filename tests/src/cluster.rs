@@ -132,6 +132,38 @@ impl Cluster {
         cluster
     }
 
+    /// Starts a standby of this cluster, which streams from it and answers queries.
+    #[track_caller]
+    #[must_use]
+    pub fn start_standby(&self) -> Self {
+        let home = make_home();
+        let port = free_port();
+        let data = home.path().join("data");
+        let output = Installation::get()
+            .server_program("pg_basebackup")
+            .args(["-U", "postgres", "-p", &self.port.to_string(), "-h"])
+            .arg(self.host())
+            .args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-D"])
+            .arg(&data)
+            .output()
+            .expect("setpriv runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // What a reader on the standby holds must not be taken from it.
+        let settings = format!(
+            "port = {port}\nunix_socket_directories = '{}'\nhot_standby_feedback = on\n\
+             max_standby_streaming_delay = -1\n",
+            home.path().display()
+        );
+        append(&data.join("postgresql.conf"), &settings);
+        let log = Mutex::new(ServerLog::new(home.path().join("server.log")));
+        let mut standby = Self { home: Some(home), data, port, server: None, log };
+        // When either end goes first.
+        standby.allow_log("terminating walreceiver process");
+        standby.allow_log("could not receive data from WAL stream");
+        standby.start_server();
+        standby
+    }
+
     /// Starts the server of a cluster that was stopped, and waits until it accepts sessions.
     #[track_caller]
     pub fn start_server(&mut self) {

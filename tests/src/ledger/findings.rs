@@ -73,9 +73,9 @@ fn contradiction(before: &Storage, after: &Storage, entry: &Entry) -> Option<Str
     if relation.kind != entry.kind || relation.database != entry.database {
         return wrong("another kind or database");
     }
-    let names = [Some(relation), after.get(entry.relation)];
-    if !names.into_iter().flatten().any(|relation| relation.name == entry.name) {
-        return wrong("another name");
+    // In the middle of a transaction that swaps names a relation can bear another's.
+    if ![before, after].into_iter().any(|storage| storage.has_name(&entry.name)) {
+        return wrong("a name that nothing bears");
     }
     if relation.filenode == entry.filenode && relation.tablespace != entry.tablespace {
         return wrong("another tablespace");

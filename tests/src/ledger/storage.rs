@@ -149,6 +149,12 @@ impl Storage {
         found.unwrap_or_else(|| panic!("there is no {label:?} in {self:#?}"))
     }
 
+    /// Whether any relation has this name.
+    #[must_use]
+    pub fn has_name(&self, name: &str) -> bool {
+        self.relations.values().any(|relation| relation.name == name)
+    }
+
     /// Whether any relation has this file.
     #[must_use]
     pub fn has_file(&self, tablespace: Oid, filenode: Oid) -> bool {

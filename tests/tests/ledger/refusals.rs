@@ -5,7 +5,7 @@ use std::fs;
 use stillpoint_tests::ledger::Mark;
 use stillpoint_tests::{Cluster, psql};
 
-use crate::{DATABASE, Scene, T};
+use crate::{DATABASE, Scene, T, refusal};
 
 /// Statements that are refused, as psql sends them: `\;` makes several statements one message.
 const REFUSED: &str = r#"
@@ -178,6 +178,27 @@ fn statements_refused_late_are_announced_at_most_and_closed_by_the_next() {
     assert!(rows.iter().all(|row| row.starts_with("announced ")), "{rows:?}");
     scene.session.exec("VACUUM t");
     assert_eq!(scene.open(), [""; 0]);
+}
+
+#[test]
+fn a_standby_refuses_in_the_servers_own_words_and_records_nothing() {
+    let scene = Scene::new(T);
+    let standby = scene.cluster.start_standby();
+    let mut session = standby.session(DATABASE);
+    for (statement, message) in [
+        ("TRUNCATE t", "cannot execute TRUNCATE TABLE in a read-only transaction"),
+        ("VACUUM t", "cannot execute VACUUM during recovery"),
+        ("CLUSTER t USING t_pkey", "cannot execute CLUSTER during recovery"),
+        ("REINDEX TABLE CONCURRENTLY t", "cannot execute REINDEX during recovery"),
+        (
+            "ALTER TABLE t SET UNLOGGED",
+            "cannot execute ALTER TABLE in a read-only transaction",
+        ),
+    ] {
+        let error = refusal(&standby, &mut session, statement);
+        assert_eq!(error.message(), message, "{statement}");
+    }
+    assert_eq!(session.text("SELECT recording::text FROM stillpoint.status()"), "false");
 }
 
 #[test]

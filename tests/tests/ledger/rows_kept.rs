@@ -192,6 +192,19 @@ fn a_gap_in_the_recording_is_no_proof() {
 }
 
 #[test]
+fn on_a_standby_nothing_is_proven() {
+    let mut scene = Scene::new(T);
+    let standby = scene.cluster.start_standby();
+    let mut dump = standby.session(DATABASE);
+    dump.exec("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    scene.session.exec("VACUUM FULL t");
+    let now = scene.session.text("SELECT pg_current_wal_insert_lsn()");
+    let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{now}'");
+    stillpoint_tests::wait_until(&mut standby.session(DATABASE), &replayed);
+    assert_eq!(answer(&mut dump), LOST);
+}
+
+#[test]
 fn with_a_snapshot_that_may_be_too_old_nothing_is_proven() {
     let options = ClusterOptions::default().setting("old_snapshot_threshold = '1d'");
     let mut scene = Scene::new("");

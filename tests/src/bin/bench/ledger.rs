@@ -1,0 +1,153 @@
+//! What the ledger costs: the same work on a cluster with the library and on one without.
+//!
+//! Nothing is synced to disk (`fsync = off`): what waits for a disk would hide what the library
+//! does.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use stillpoint_tests::figure::{Figure, Goal};
+use stillpoint_tests::measure::Series;
+use stillpoint_tests::{Cluster, ClusterOptions, pgbench, vacuumdb};
+
+use crate::{Section, Size};
+
+const DATABASE: &str = "small";
+
+/// Truncations in a run.
+const TRUNCATIONS: usize = 2000;
+
+/// Temporary tables in a run.
+const TEMPORARY_TABLES: usize = 2000;
+
+/// Seconds of a run of pgbench.
+const PGBENCH_SECONDS: usize = 8;
+
+/// The two clusters.
+struct Clusters {
+    without: Cluster,
+    with: Cluster,
+}
+
+/// The runs of one kind of work, in pairs.
+#[derive(Default)]
+struct Pairs {
+    without: Series,
+    with: Series,
+    /// What it takes with the library, divided by what it takes without, a pair at a time: the
+    /// machine's mood of the moment meets both.
+    ratio: Series,
+}
+
+/// Measures the ledger's costs; gives the page's section and the figures.
+pub(super) fn run(size: Size) -> Section {
+    let options = || {
+        ClusterOptions::default()
+            .setting("shared_buffers = 512MB")
+            .setting("max_wal_size = 8GB")
+            .setting("checkpoint_timeout = 1d")
+    };
+    let clusters = Clusters { without: options().start(), with: options().preload().start() };
+    for cluster in [&clusters.without, &clusters.with] {
+        super::dump::make_small_tables(cluster, size.tables);
+        pgbench(cluster, DATABASE).args(["-i", "-q", "-s", "10"]).run().assert_exit(0);
+        cluster.session(DATABASE).exec(
+            "CREATE TABLE truncated (id int PRIMARY KEY, word text); \
+             CREATE INDEX ON truncated (word)",
+        );
+    }
+    clusters.with.create_extension(DATABASE);
+
+    let truncate = clusters.compare("truncating a table", 2 * size.pairs, truncate);
+    let temporary = clusters.compare("making temporary tables", 2 * size.pairs, make_temporary);
+    let tpcb = clusters.compare("running pgbench", size.pairs, transactions_per_second);
+    let vacuum = clusters.compare("vacuuming all tables", size.pairs, vacuum_all);
+
+    let figures = vec![
+        Figure::new("truncate_with_vs_without", truncate.ratio.median(), Goal::AtMost(1.10)),
+        Figure::new("tpcb_tps_with_vs_without", tpcb.ratio.median(), Goal::AtLeast(0.99)),
+        Figure::new("temp_tables_with_vs_without", temporary.ratio.median(), Goal::AtMost(1.03)),
+        Figure::new(
+            "vacuumdb_10k_tables_with_vs_without",
+            vacuum.ratio.median(),
+            Goal::AtMost(1.05),
+        ),
+    ];
+    let mut text = String::from(
+        "## What the ledger costs\n\n\
+         Two clusters, one with the library preloaded and the extension in the database. Nothing is\n\
+         synced to disk here, so that waiting hides nothing.\n\n\
+         | | median | minimum | maximum |\n|---|---|---|---|\n",
+    );
+    let works = [
+        (format!("{TRUNCATIONS} x TRUNCATE of a small table with two indexes"), &truncate),
+        (format!("{TEMPORARY_TABLES} x CREATE TEMP TABLE and DROP"), &temporary),
+        (format!("`vacuumdb` of {} tables", size.tables), &vacuum),
+        ("pgbench, TPC-B, transactions per second".to_owned(), &tpcb),
+    ];
+    for (name, pairs) in works {
+        let _ = writeln!(text, "| {name}, without | {} |", pairs.without);
+        let _ = writeln!(text, "| — with | {} |", pairs.with);
+        let _ = writeln!(text, "| — with / without, of each pair | {} |", pairs.ratio);
+    }
+    Section { text, figures }
+}
+
+impl Clusters {
+    /// Does the work on both in turn; each comes first in every other pair.
+    fn compare(&self, what: &str, pairs: usize, work: fn(&Cluster) -> f64) -> Pairs {
+        let mut found = Pairs::default();
+        for pair in 1..=pairs {
+            println!("{what}, round {pair} of {pairs} ...");
+            let (without, with) = if pair % 2 == 1 {
+                let without = work(&self.without);
+                (without, work(&self.with))
+            } else {
+                let with = work(&self.with);
+                (work(&self.without), with)
+            };
+            found.without.add(without);
+            found.with.add(with);
+            found.ratio.add(with / without);
+        }
+        found
+    }
+}
+
+fn truncate(cluster: &Cluster) -> f64 {
+    let mut session = cluster.session(DATABASE);
+    timed(|| (0..TRUNCATIONS).for_each(|_| session.exec("TRUNCATE truncated")))
+}
+
+fn make_temporary(cluster: &Cluster) -> f64 {
+    let mut session = cluster.session(DATABASE);
+    timed(|| {
+        for _ in 0..TEMPORARY_TABLES {
+            session.exec("CREATE TEMP TABLE scratch (id int, word text)");
+            session.exec("DROP TABLE scratch");
+        }
+    })
+}
+
+fn vacuum_all(cluster: &Cluster) -> f64 {
+    timed(|| {
+        vacuumdb(cluster, DATABASE).run().assert_exit(0);
+    })
+}
+
+fn transactions_per_second(cluster: &Cluster) -> f64 {
+    let seconds = PGBENCH_SECONDS.to_string();
+    let finished = pgbench(cluster, DATABASE).args(["-c", "2", "-T", &seconds]).run();
+    finished.assert_exit(0);
+    // "tps = 1234.567 (without initial connection time)"
+    let line = finished.stdout.lines().find_map(|line| line.strip_prefix("tps = "));
+    let number = line.and_then(|line| line.split(' ').next()?.parse().ok());
+    number.unwrap_or_else(|| panic!("pgbench tells no tps\n{}", finished.scene()))
+}
+
+/// Seconds that some work takes.
+fn timed(work: impl FnOnce()) -> f64 {
+    let begin = Instant::now();
+    work();
+    begin.elapsed().as_secs_f64()
+}
