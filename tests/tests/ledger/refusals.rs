@@ -190,10 +190,7 @@ fn a_standby_refuses_in_the_servers_own_words_and_records_nothing() {
         ("VACUUM t", "cannot execute VACUUM during recovery"),
         ("CLUSTER t USING t_pkey", "cannot execute CLUSTER during recovery"),
         ("REINDEX TABLE CONCURRENTLY t", "cannot execute REINDEX during recovery"),
-        (
-            "ALTER TABLE t SET UNLOGGED",
-            "cannot execute ALTER TABLE in a read-only transaction",
-        ),
+        ("ALTER TABLE t SET UNLOGGED", "cannot execute ALTER TABLE in a read-only transaction"),
     ] {
         let error = refusal(&standby, &mut session, statement);
         assert_eq!(error.message(), message, "{statement}");
