@@ -6,6 +6,12 @@ use stillpoint_check::Oid;
 
 use super::{pg_sys, utility};
 
+// The type `pg_lsn`; its OID has another name since 14.
+#[cfg(feature = "pg13")]
+pub(super) use pg_sys::LSNOID as PG_LSN;
+#[cfg(not(feature = "pg13"))]
+pub(super) use pg_sys::PG_LSNOID as PG_LSN;
+
 unsafe extern "C-unwind" {
     // Not through the bindings: they would catch the statement's errors.
     #[cfg(feature = "pg13")]

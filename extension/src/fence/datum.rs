@@ -10,7 +10,7 @@ use std::ptr;
 use stillpoint_check::Oid;
 
 use super::text::Encoding;
-use super::{error, pg_sys};
+use super::{compat, error, pg_sys};
 
 /// A value of an answer.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl Value<'_> {
             Self::Bool(_) => pg_sys::BOOLOID,
             Self::Char(_) => pg_sys::CHAROID,
             Self::Xid(_) => pg_sys::XID8OID,
-            Self::Lsn(_) => pg_sys::PG_LSNOID,
+            Self::Lsn(_) => compat::PG_LSN,
             Self::Timestamp(_) | Self::OptionalTimestamp(_) => pg_sys::TIMESTAMPTZOID,
             Self::BigInt(_) => pg_sys::INT8OID,
             Self::Text(_) | Self::OptionalText(_) => pg_sys::TEXTOID,

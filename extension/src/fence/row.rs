@@ -2,7 +2,7 @@
 
 use stillpoint_check::Oid;
 
-use super::{Encoding, datum, error, pg_sys};
+use super::{Encoding, compat, datum, error, pg_sys};
 
 /// A row. Columns are numbered from 0. To read one as another type than it has is
 /// an error. NULL reads as the type's empty value.
@@ -42,7 +42,7 @@ impl<'a> Row<'a> {
 
     /// A column of type `pg_lsn`; 0 for NULL.
     pub fn lsn(&self, column: usize) -> u64 {
-        self.value(column, pg_sys::PG_LSNOID).map_or(0, |datum| datum.value() as u64)
+        self.value(column, compat::PG_LSN).map_or(0, |datum| datum.value() as u64)
     }
 
     /// A column of type `timestamptz`, in microseconds since 2000-01-01; 0 for NULL.
