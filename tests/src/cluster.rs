@@ -151,7 +151,7 @@ impl Cluster {
         // What a reader on the standby holds must not be taken from it.
         let settings = format!(
             "port = {port}\nunix_socket_directories = '{}'\nhot_standby_feedback = on\n\
-             max_standby_streaming_delay = -1\n",
+             wal_receiver_status_interval = 1\nmax_standby_streaming_delay = -1\n",
             home.path().display()
         );
         append(&data.join("postgresql.conf"), &settings);

@@ -99,6 +99,8 @@ fn no_row_of_the_ledger_is_decoded() {
     let mut scene = publisher(T);
     let slot = "SELECT pg_create_logical_replication_slot('slot', 'test_decoding')";
     let _ = scene.observer.rows(slot);
+    // Decoded is what has been flushed.
+    scene.session.exec("SET synchronous_commit = on");
     for statement in ["TRUNCATE t", "VACUUM t", "VACUUM FULL t", "INSERT INTO t VALUES (1, 'x')"] {
         scene.session.exec(statement);
     }

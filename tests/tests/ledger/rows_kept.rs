@@ -197,8 +197,14 @@ fn on_a_standby_nothing_is_proven() {
     let standby = scene.cluster.start_standby();
     let mut dump = standby.session(DATABASE);
     dump.exec("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    // From now on the primary keeps what the standby's snapshot sees, and nothing stops the replay.
+    let told =
+        "SELECT count(*) > 0 AND bool_and(backend_xmin IS NOT NULL) FROM pg_stat_replication";
+    stillpoint_tests::wait_until(&mut scene.observer, told);
     scene.session.exec("VACUUM FULL t");
-    let now = scene.session.text("SELECT pg_current_wal_insert_lsn()");
+    // Sent is what has been flushed.
+    scene.session.exec("SET synchronous_commit = on; CREATE TABLE last ()");
+    let now = scene.session.text("SELECT pg_current_wal_flush_lsn()");
     let replayed = format!("SELECT pg_last_wal_replay_lsn() >= '{now}'");
     stillpoint_tests::wait_until(&mut standby.session(DATABASE), &replayed);
     assert_eq!(answer(&mut dump), LOST);
