@@ -63,7 +63,7 @@ fn complete(touched: &Touched) -> Result<(), Failure> {
     let mut changes = if touched.all {
         all_changes(&catalog, &without, &with)
     } else {
-        changes(candidates, &catalog, &without)
+        changes(candidates, &catalog, &without, &with)
     };
     if changes.is_empty() && !may_be_mapped {
         return Ok(());
@@ -124,17 +124,23 @@ fn write(
     ledger.write(&records);
 }
 
-/// What this transaction has done to relations that it has written or that are gone. Of one that
-/// another transaction has dropped, the snapshot tells nothing.
+/// What this transaction has done to relations that it has written or that seem to be gone.
 fn changes(
     candidates: Vec<(Oid, Option<Relation>)>,
     catalog: &Catalog,
     without: &Snapshot,
+    with: &Snapshot,
 ) -> Vec<Change> {
     candidates
         .into_iter()
         .filter_map(|(oid, after)| {
             let before = catalog.relation(oid, without).filter(is_recorded)?;
+            // The cache and the snapshots are of two moments, and in between another session may
+            // have made the relation, or dropped it. It is this transaction that has dropped it
+            // only if the two snapshots differ.
+            if after.is_none() && catalog.relation(oid, with).is_some() {
+                return None;
+            }
             change(before, after)
         })
         .collect()
