@@ -44,6 +44,7 @@ timezone = 'UTC'
 pub struct ClusterOptions {
     lines: String,
     tcp: bool,
+    in_memory: bool,
 }
 
 impl ClusterOptions {
@@ -67,6 +68,14 @@ impl ClusterOptions {
         self.setting("fsync = on")
             .setting("synchronous_commit = on")
             .setting("full_page_writes = on")
+    }
+
+    /// Lies in memory where the system has room for that: for measurements of what a file
+    /// system would hide.
+    #[must_use]
+    pub fn in_memory(mut self) -> Self {
+        self.in_memory = true;
+        self
     }
 
     /// Listens on 127.0.0.1 too.
@@ -115,7 +124,7 @@ impl Cluster {
     fn start_with(options: &ClusterOptions) -> Self {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(remove_orphans);
-        let home = make_home();
+        let home = make_home(if options.in_memory { memory() } else { std::env::temp_dir() });
         let port = free_port();
         let data = make_data_directory(home.path());
         let listen = if options.tcp { "127.0.0.1" } else { "" };
@@ -136,7 +145,7 @@ impl Cluster {
     #[track_caller]
     #[must_use]
     pub fn start_standby(&self) -> Self {
-        let home = make_home();
+        let home = make_home(std::env::temp_dir());
         let port = free_port();
         let data = home.path().join("data");
         let output = Installation::get()
@@ -409,9 +418,8 @@ impl Drop for Cluster {
 }
 
 /// A new directory that the server's user owns, with a path short enough for a socket in it.
-fn make_home() -> TempDir {
+fn make_home(mut parent: PathBuf) -> TempDir {
     let prefix = format!("{PREFIX}{}-", std::process::id());
-    let mut parent = std::env::temp_dir();
     if parent.as_os_str().len() + prefix.len() + "/123456/.s.PGSQL.65535".len() > SOCKET_PATH_LIMIT
     {
         parent = "/tmp".into();
@@ -421,6 +429,12 @@ fn make_home() -> TempDir {
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     give_to_server(home.path());
     home
+}
+
+/// A directory whose files are in memory, if the system has one.
+fn memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 /// Makes the user that servers run as the owner of a path.
@@ -442,7 +456,8 @@ fn postgres_user() -> (u32, u32) {
 /// Removes the directories of test processes that were killed; their servers have ended with
 /// them.
 fn remove_orphans() {
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+    let directories = [std::env::temp_dir(), memory()].map(fs::read_dir);
+    for entry in directories.into_iter().flatten().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
