@@ -36,18 +36,22 @@ struct Section {
     figures: Vec<Figure>,
 }
 
+/// A part's name and what measures it.
+type Part = (&'static str, fn(Size) -> Section);
+
+const PARTS: [Part; 2] = [("dump", dump::run), ("ledger", ledger::run)];
+
 fn main() -> ExitCode {
     let size = Size {
         tables: setting("BENCH_TABLES", Size::WHOLE.tables),
         pairs: setting("BENCH_PAIRS", Size::WHOLE.pairs),
     };
     let only = std::env::var("BENCH_ONLY").unwrap_or_default();
-    let parts: [(&str, fn(Size) -> Section); 2] = [("dump", dump::run), ("ledger", ledger::run)];
     assert!(
-        only.is_empty() || parts.iter().any(|(name, _)| *name == only),
+        only.is_empty() || PARTS.iter().any(|(name, _)| *name == only),
         "BENCH_ONLY names no part: \"{only}\""
     );
-    let sections: Vec<Section> = parts
+    let sections: Vec<Section> = PARTS
         .iter()
         .filter(|(name, _)| only.is_empty() || *name == only)
         .map(|(_, run)| run(size))
