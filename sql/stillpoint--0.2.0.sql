@@ -41,15 +41,9 @@ CREATE FUNCTION stillpoint.changed_relations(relations oid[])
 COMMENT ON FUNCTION stillpoint.changed_relations(oid[]) IS
     'which of these relations have changed since the transaction''s snapshot, and how';
 
--- The owner of a schema can drop it with all that is in it. One that was there before is taken
--- only if that changes nothing: whoever owns it could do without the ledger anyway.
-CREATE FUNCTION stillpoint.refuse_foreign_schema() RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'refuse_foreign_schema_wrapper';
-SELECT stillpoint.refuse_foreign_schema();
-DROP FUNCTION stillpoint.refuse_foreign_schema();
-
 -- One row says: the bytes of this file, as an earlier backup knows them, are void. The library
 -- writes it by itself, see docs/ledger.md; nobody else is to write it.
+-- USING heap: it writes by the functions of that access method, whatever the default is.
 CREATE TABLE stillpoint.invalidation (
     xid xid8 NOT NULL,
     finished_xid xid8,
@@ -65,7 +59,7 @@ CREATE TABLE stillpoint.invalidation (
     command text,
     effect text NOT NULL,
     rows_kept bool NOT NULL
-);
+) USING heap;
 
 -- The one column by which rows are found: open ones by NULL, and what a bookmark does not cover
 -- by the number of a transaction.
@@ -94,12 +88,12 @@ COMMENT ON COLUMN stillpoint.invalidation.effect IS
 COMMENT ON COLUMN stillpoint.invalidation.rows_kept IS
     'whether the new file holds every version of every row of the old one';
 
--- Since when there is a ledger in this database.
+-- Since when there is a ledger in this database: one row, by begin_ledger() below.
 CREATE TABLE stillpoint.recording (
     since timestamptz NOT NULL
-);
+) USING heap;
 
-INSERT INTO stillpoint.recording VALUES (pg_catalog.now());
+ALTER TABLE stillpoint.recording REPLICA IDENTITY NOTHING;
 
 REVOKE ALL ON stillpoint.recording FROM PUBLIC;
 
@@ -123,8 +117,10 @@ CREATE FUNCTION stillpoint.status()
 
 COMMENT ON FUNCTION stillpoint.status() IS 'whether the ledger records, and since when';
 
--- Said once, to whoever installs it: without the library in every session nothing is recorded.
-CREATE FUNCTION stillpoint.warn_unless_preloaded() RETURNS void
-    LANGUAGE c AS 'MODULE_PATHNAME', 'warn_unless_preloaded_wrapper';
-SELECT stillpoint.warn_unless_preloaded();
-DROP FUNCTION stillpoint.warn_unless_preloaded();
+-- Refuses a schema whose owner could drop the ledger, and a database where transactions are
+-- prepared that nothing has recorded; notes the beginning; warns if the library is not in every
+-- session, so that nothing will be recorded.
+CREATE FUNCTION stillpoint.begin_ledger() RETURNS void
+    LANGUAGE c AS 'MODULE_PATHNAME', 'begin_ledger_wrapper';
+SELECT stillpoint.begin_ledger();
+DROP FUNCTION stillpoint.begin_ledger();

@@ -2,7 +2,7 @@
 
 use stillpoint_check::Oid;
 
-use crate::fence::{Caught, Encoding, ErrorReport, Failure, SqlState};
+use crate::fence::{Encoding, ErrorReport, Failure, SqlState};
 
 /// A refusal of `changed_relations()`.
 #[derive(Debug)]
@@ -32,30 +32,6 @@ pub enum Refusal {
         /// How the names are to be read.
         encoding: Encoding,
     },
-    /// The ledger's table is not the one of this version.
-    OtherLedger,
-    /// The schema that is to hold the ledger is not a superuser's.
-    ForeignSchema {
-        /// Whose it is.
-        owner: String,
-        /// How the name is to be read.
-        encoding: Encoding,
-    },
-    /// The lock that is to mark work as going on is held by another session.
-    MarkerTaken,
-}
-
-/// The warning that stands for an error of recording, `cause`. A statement that was cancelled is
-/// cancelled: that error comes back.
-pub fn unrecorded(cause: Caught) -> Result<ErrorReport, Failure> {
-    let Caught { state, message } = cause;
-    if state == SqlState::ERRCODE_QUERY_CANCELED {
-        return Err(Box::new(ErrorReport::new(state, message, "recording")));
-    }
-    let message = format!("could not record what this transaction replaces: {message}");
-    Ok(ErrorReport::new(state, message, "recording")
-        .set_detail("A file-level backup that relies on the ledger would keep void bytes.")
-        .set_hint("Take a full backup next, and repair what hinders the recording."))
 }
 
 impl From<Refusal> for Failure {
@@ -108,30 +84,6 @@ impl From<Refusal> for Failure {
                 .set_detail(detail)
                 .set_hint(name.lock_hint(kind))
             }
-            Refusal::ForeignSchema { owner, encoding } => report(
-                SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE,
-                format!(
-                    "schema \"stillpoint\" is owned by \"{}\", who is not a superuser",
-                    encoding.for_message(&owner)
-                ),
-            )
-            .set_detail("The owner of the schema could drop the ledger.")
-            .set_hint("Drop or rename that schema, or give it to a superuser."),
-            Refusal::MarkerTaken => report(
-                SqlState::ERRCODE_LOCK_NOT_AVAILABLE,
-                "could not mark the work of this statement as going on".to_owned(),
-            )
-            .set_detail("Another session holds the lock that marks it."),
-            Refusal::OtherLedger => report(
-                SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "table \"stillpoint.invalidation\" does not have the columns that this library \
-                 writes"
-                    .to_owned(),
-            )
-            .set_hint(
-                "Run ALTER EXTENSION stillpoint UPDATE. A superuser can let statements go on \
-                 without a record by stillpoint.on_record_failure = warning.",
-            ),
         })
     }
 }

@@ -3,20 +3,11 @@
 use crate::changed_relations::changed_relations;
 use crate::fence::call::sql_function;
 use crate::fence::{Answer, Call, Failure};
-use crate::ledger::{refuse_foreign_schema, status, warn_unless_preloaded};
+use crate::ledger::{begin_ledger, status};
 
 sql_function!(changed_relations_wrapper, pg_finfo_changed_relations_wrapper, changed_relations);
-sql_function!(
-    refuse_foreign_schema_wrapper,
-    pg_finfo_refuse_foreign_schema_wrapper,
-    refuse_foreign_schema
-);
+sql_function!(begin_ledger_wrapper, pg_finfo_begin_ledger_wrapper, begin_ledger);
 sql_function!(status_wrapper, pg_finfo_status_wrapper, status);
-sql_function!(
-    warn_unless_preloaded_wrapper,
-    pg_finfo_warn_unless_preloaded_wrapper,
-    warn_unless_preloaded
-);
 sql_function!(version_wrapper, pg_finfo_version_wrapper, version);
 
 /// The version of the library, which may be another than that of the installed SQL

@@ -8,8 +8,8 @@ use std::ffi::CStr;
 
 use stillpoint_check::Oid;
 
-use super::relation::{Mode, OpenRelation, equals, fields, none};
-use super::{Encoding, Snapshot, compat, pg_sys};
+use super::relation::{OpenRelation, equals, fields, none};
+use super::{Encoding, Snapshot, compat, list, missing, pg_sys};
 
 /// Where the bytes of a relation's main fork are, as it stands in their path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,7 +98,7 @@ impl Relation {
             return None;
         }
         let filenode = match self.raw_filenode {
-            0 => compat::mapped_filenode(self.oid, self.is_shared),
+            0 => missing::mapped_filenode(self.oid, self.is_shared),
             filenode => filenode,
         };
         let database = if self.is_shared { 0 } else { database() };
@@ -128,8 +128,19 @@ impl Relation {
     }
 }
 
-/// `HEAP_TABLE_AM_OID` in pg_am.dat.
-const HEAP: Oid = 2;
+/// The access method `heap` (`HEAP_TABLE_AM_OID` in pg_am.dat).
+pub(super) const HEAP: Oid = 2;
+
+/// The schema `pg_catalog` (`PG_CATALOG_NAMESPACE` in pg_namespace.dat).
+pub const CATALOGS: Oid = 11;
+
+/// Whether a relation is one of those that initdb makes (`FirstNormalObjectId` in transam.h): no
+/// other is mapped.
+#[must_use]
+pub const fn is_made_by_initdb(relation: Oid) -> bool {
+    const FIRST_NORMAL: Oid = 16384;
+    relation < FIRST_NORMAL
+}
 
 /// The database of this session.
 pub fn database() -> Oid {
@@ -209,8 +220,8 @@ impl Catalog {
     #[must_use]
     pub fn open() -> Self {
         Self {
-            classes: OpenRelation::open(pg_sys::RelationRelationId.to_u32(), Mode::Read),
-            indexes: OpenRelation::open(pg_sys::IndexRelationId.to_u32(), Mode::Read),
+            classes: OpenRelation::open_for_a_moment(pg_sys::RelationRelationId.to_u32()),
+            indexes: OpenRelation::open_for_a_moment(pg_sys::IndexRelationId.to_u32()),
             encoding: Encoding::of_database(),
         }
     }
@@ -219,7 +230,7 @@ impl Catalog {
     #[must_use]
     pub fn relation(&self, relation: Oid, snapshot: &Snapshot) -> Option<Relation> {
         let mut found = None;
-        let mut key = [equals(1, pg_sys::F_OIDEQ, relation.into())];
+        let mut key = [equals(pg_sys::Anum_pg_class_oid, pg_sys::F_OIDEQ, relation.into())];
         self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, Some(snapshot), |tuple| {
             found = Some(Relation::read(tuple, self.encoding));
         });
@@ -247,7 +258,7 @@ impl Catalog {
     #[must_use]
     pub fn indexes(&self, table: Oid) -> Vec<Index> {
         let mut found = Vec::new();
-        let mut key = [equals(2, pg_sys::F_OIDEQ, table.into())];
+        let mut key = [equals(pg_sys::Anum_pg_index_indrelid, pg_sys::F_OIDEQ, table.into())];
         self.indexes.scan(Some(pg_sys::IndexIndrelidIndexId), &mut key, None, |tuple| {
             // SAFETY: a row of pg_index, whose columns of fixed width stand first.
             let row = unsafe { &*fields::<pg_sys::FormData_pg_index>(tuple) };
@@ -270,12 +281,12 @@ pub struct Index {
 pub fn inheritors(relation: Oid) -> Vec<Oid> {
     // SAFETY: the server makes a list of OIDs in the current memory context.
     unsafe {
-        let list = compat::find_all_inheritors(
+        let list = missing::find_all_inheritors(
             relation.into(),
             pg_sys::NoLock as pg_sys::LOCKMODE,
             none(),
         );
-        compat::oids(list).collect()
+        list::oids(list).collect()
     }
 }
 
@@ -293,10 +304,31 @@ pub fn schema_named(name: &CStr) -> Option<Oid> {
     Some(schema.to_u32()).filter(|oid| *oid != 0)
 }
 
-/// Whether the current user may run VACUUM and its like on a relation. Where he may not, the
-/// server leaves the relation out.
-pub fn may_maintain(relation: Oid, is_shared: bool) -> bool {
-    compat::may_maintain(relation, is_shared)
+/// Whether the current user may run VACUUM on a relation: its owner, that of the database if it
+/// is not shared, and since 17 whoever has the privilege MAINTAIN
+/// (`vacuum_is_permitted_for_relation()` in vacuum.c, without its warning). False if the relation
+/// is gone.
+pub fn may_vacuum(oid: Oid, is_shared: bool) -> bool {
+    relation(oid).is_some()
+        && (compat::may_maintain(oid)
+            || (!is_shared && compat::owns(pg_sys::DatabaseRelationId, database())))
+}
+
+/// Whether the current user may run REINDEX or CLUSTER on a relation: its owner, and since 17
+/// whoever has the privilege MAINTAIN (`RangeVarCallbackMaintainsTable()` in tablecmds.c). False
+/// if the relation is gone.
+pub fn may_rebuild(oid: Oid) -> bool {
+    relation(oid).is_some() && compat::may_maintain(oid)
+}
+
+/// Whether the current user may run REINDEX on a whole schema.
+pub fn may_rebuild_schema(schema: Oid) -> bool {
+    compat::may_maintain_all_of(pg_sys::NamespaceRelationId, schema)
+}
+
+/// Whether the current user may run REINDEX on this whole database.
+pub fn may_rebuild_database() -> bool {
+    compat::may_maintain_all_of(pg_sys::DatabaseRelationId, database())
 }
 
 /// The table of an index; `None` if that has been dropped.
@@ -304,21 +336,6 @@ pub fn table_of_index(index: Oid) -> Option<Oid> {
     // SAFETY: the server looks up what its cache knows.
     let table = unsafe { pg_sys::IndexGetRelation(index.into(), true) };
     Some(table.to_u32()).filter(|oid| *oid != 0)
-}
-
-/// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 16 it does not.
-pub fn reindexing_a_database_covers_catalogs() -> bool {
-    compat::REINDEX_DATABASE_COVERS_CATALOGS
-}
-
-/// Whether the current user may run REINDEX on a whole schema.
-pub fn may_maintain_schema(schema: Oid) -> bool {
-    compat::may_maintain_object(pg_sys::NamespaceRelationId, schema)
-}
-
-/// Whether the current user may run REINDEX on this whole database.
-pub fn may_maintain_database() -> bool {
-    compat::may_maintain_object(pg_sys::DatabaseRelationId, database())
 }
 
 /// Whether that is this database's name.

@@ -12,72 +12,44 @@ pub(super) use pg_sys::LSNOID as PG_LSN;
 #[cfg(not(feature = "pg13"))]
 pub(super) use pg_sys::PG_LSNOID as PG_LSN;
 
-unsafe extern "C-unwind" {
-    // Not through the bindings: they would catch the statement's errors.
-    #[cfg(feature = "pg13")]
-    #[link_name = "standard_ProcessUtility"]
-    fn raw_standard_process_utility(
-        planned: *mut pg_sys::PlannedStmt,
-        query: *const c_char,
-        context: pg_sys::ProcessUtilityContext::Type,
-        parameters: pg_sys::ParamListInfo,
-        environment: *mut pg_sys::QueryEnvironment,
-        receiver: *mut pg_sys::DestReceiver,
-        completion: *mut pg_sys::QueryCompletion,
-    );
-    #[cfg(not(feature = "pg13"))]
-    #[link_name = "standard_ProcessUtility"]
-    fn raw_standard_process_utility(
-        planned: *mut pg_sys::PlannedStmt,
-        query: *const c_char,
-        read_only_tree: bool,
-        context: pg_sys::ProcessUtilityContext::Type,
-        parameters: pg_sys::ParamListInfo,
-        environment: *mut pg_sys::QueryEnvironment,
-        receiver: *mut pg_sys::DestReceiver,
-        completion: *mut pg_sys::QueryCompletion,
-    );
+/// The hook (`ProcessUtility_hook` in utility.c), which has these arguments.
+macro_rules! hook {
+    ($planned:ident, $context:ident; $($argument:ident: $type:ty),*) => {
+        unsafe extern "C-unwind" {
+            // Not through the bindings: they would catch the statement's errors.
+            #[link_name = "standard_ProcessUtility"]
+            fn raw_standard_process_utility($($argument: $type),*);
+        }
+
+        #[allow(clippy::too_many_arguments)]
+        pub(super) unsafe extern "C-unwind" fn on_utility($($argument: $type),*) {
+            // SAFETY: the server calls; this frame has nothing to drop, so that an error of the
+            // statement may jump over it.
+            unsafe {
+                let passing = utility::before($planned, $context);
+                match utility::next() {
+                    Some(next) => next($($argument),*),
+                    None => raw_standard_process_utility($($argument),*),
+                }
+                utility::after(passing);
+            }
+        }
+    };
 }
 
-/// The hook (`ProcessUtility_hook` in utility.c). 14 has added the argument `readOnlyTree`.
 #[cfg(feature = "pg13")]
-pub(super) unsafe extern "C-unwind" fn on_utility(
+hook!(planned, context;
     planned: *mut pg_sys::PlannedStmt,
     query: *const c_char,
     context: pg_sys::ProcessUtilityContext::Type,
     parameters: pg_sys::ParamListInfo,
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // SAFETY: the server calls; this frame has nothing to drop, so that an error of the
-    // statement may jump over it.
-    unsafe {
-        let call = utility::before(planned, context);
-        match utility::next() {
-            Some(next) => {
-                next(planned, query, context, parameters, environment, receiver, completion);
-            }
-            None => raw_standard_process_utility(
-                planned,
-                query,
-                context,
-                parameters,
-                environment,
-                receiver,
-                completion,
-            ),
-        }
-        if let Some(call) = call {
-            utility::after(call);
-        }
-    }
-}
+    completion: *mut pg_sys::QueryCompletion);
 
-/// The hook, see above.
+// 14 has added an argument.
 #[cfg(not(feature = "pg13"))]
-#[allow(clippy::too_many_arguments)]
-pub(super) unsafe extern "C-unwind" fn on_utility(
+hook!(planned, context;
     planned: *mut pg_sys::PlannedStmt,
     query: *const c_char,
     read_only_tree: bool,
@@ -85,38 +57,7 @@ pub(super) unsafe extern "C-unwind" fn on_utility(
     parameters: pg_sys::ParamListInfo,
     environment: *mut pg_sys::QueryEnvironment,
     receiver: *mut pg_sys::DestReceiver,
-    completion: *mut pg_sys::QueryCompletion,
-) {
-    // SAFETY: as above.
-    unsafe {
-        let call = utility::before(planned, context);
-        match utility::next() {
-            Some(next) => next(
-                planned,
-                query,
-                read_only_tree,
-                context,
-                parameters,
-                environment,
-                receiver,
-                completion,
-            ),
-            None => raw_standard_process_utility(
-                planned,
-                query,
-                read_only_tree,
-                context,
-                parameters,
-                environment,
-                receiver,
-                completion,
-            ),
-        }
-        if let Some(call) = call {
-            utility::after(call);
-        }
-    }
-}
+    completion: *mut pg_sys::QueryCompletion);
 
 /// What may stand between the parentheses of VACUUM (`ExecVacuum()` in vacuum.c). A minor version
 /// adds nothing to it.
@@ -153,8 +94,8 @@ pub(super) unsafe fn reindexes_concurrently(statement: &pg_sys::ReindexStmt) -> 
     #[cfg(not(feature = "pg13"))]
     // SAFETY: the caller's promise.
     unsafe {
-        pointers::<pg_sys::DefElem>(statement.params).any(|option| {
-            CStr::from_ptr((*option).defname) == c"concurrently" && pg_sys::defGetBoolean(option)
+        super::list::pointers::<pg_sys::DefElem>(statement.params).any(|option| {
+            CStr::from_ptr((*option).defname) == c"concurrently" && super::statement::is_on(option)
         })
     }
 }
@@ -172,62 +113,27 @@ pub(super) const fn sets_access_method(form: pg_sys::AlterTableType::Type) -> bo
     }
 }
 
+/// Whether VACUUM of a table covers the tables that inherit from it, unless it says ONLY
+/// (`expand_vacuum_rel()`).
+pub const VACUUM_COVERS_CHILDREN: bool = cfg!(feature = "pg18");
+
+/// Whether CLUSTER works on partitioned tables.
+pub const CLUSTER_COVERS_PARTITIONS: bool = cfg!(not(any(feature = "pg13", feature = "pg14")));
+
+/// Whether REINDEX works on partitioned tables and indexes.
+pub const REINDEX_COVERS_PARTITIONS: bool = cfg!(not(feature = "pg13"));
+
 /// Whether REINDEX DATABASE rebuilds the catalogs' indexes, too. Since 16 it does not
 /// (`ReindexMultipleTables()`).
-pub(super) const REINDEX_DATABASE_COVERS_CATALOGS: bool =
+pub const REINDEX_DATABASE_COVERS_CATALOGS: bool =
     cfg!(any(feature = "pg13", feature = "pg14", feature = "pg15"));
 
-// What the bindings lack, because its headers are not among those they are made from. Calls
-// pass the boundary by hand.
-unsafe extern "C-unwind" {
-    #[link_name = "find_all_inheritors"]
-    fn raw_find_all_inheritors(
-        parent: pg_sys::Oid,
-        mode: pg_sys::LOCKMODE,
-        parents: *mut *mut pg_sys::List,
-    ) -> *mut pg_sys::List;
-
-    // Renamed in 16.
-    #[cfg_attr(
-        any(feature = "pg13", feature = "pg14", feature = "pg15"),
-        link_name = "RelationMapOidToFilenode"
-    )]
-    #[cfg_attr(
-        not(any(feature = "pg13", feature = "pg14", feature = "pg15")),
-        link_name = "RelationMapOidToFilenumber"
-    )]
-    fn raw_mapped_filenode(relation: pg_sys::Oid, shared: bool) -> pg_sys::Oid;
-}
-
-/// `find_all_inheritors()` in pg_inherits.c.
-///
-/// # Safety
-///
-/// As for any function of the bindings: in a transaction, on the backend's one thread.
-pub(super) unsafe fn find_all_inheritors(
-    parent: pg_sys::Oid,
-    mode: pg_sys::LOCKMODE,
-    parents: *mut *mut pg_sys::List,
-) -> *mut pg_sys::List {
-    // SAFETY: the caller's promise; nothing is held across the boundary.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| raw_find_all_inheritors(parent, mode, parents)) }
-}
-
-/// The file of a mapped relation, changes of this transaction included; 0 if the mapper knows
-/// none (`RelationMapOidToFilenode()` in relmapper.c).
-pub(super) fn mapped_filenode(relation: Oid, shared: bool) -> Oid {
-    // SAFETY: the function reads the backend's copy of the map.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| raw_mapped_filenode(relation.into(), shared)) }
-        .to_u32()
-}
-
-/// Whether the current user may run VACUUM and its like on a relation: its owner, that of the
-/// database if it is not shared, and since 17 whoever has the privilege MAINTAIN
-/// (`vacuum_is_permitted_for_relation()` in vacuum.c, without its warning).
-pub(super) fn may_maintain(relation: Oid, shared: bool) -> bool {
+/// Whether the current user may maintain a relation that is known to be there: its owner, and
+/// since 17 whoever has the privilege.
+pub(super) fn may_maintain(relation: Oid) -> bool {
     #[cfg(any(feature = "pg17", feature = "pg18"))]
-    // SAFETY: the functions look up what the caches know.
-    let privileged = unsafe {
+    // SAFETY: may raise, through the boundary, for a relation that is gone.
+    return unsafe {
         pg_sys::pg_class_aclcheck(
             relation.into(),
             pg_sys::GetUserId(),
@@ -235,15 +141,14 @@ pub(super) fn may_maintain(relation: Oid, shared: bool) -> bool {
         ) == pg_sys::AclResult::ACLCHECK_OK
     };
     #[cfg(not(any(feature = "pg17", feature = "pg18")))]
-    let privileged = owns(pg_sys::RelationRelationId, relation);
-    privileged || (!shared && owns(pg_sys::DatabaseRelationId, super::catalog::database()))
+    return owns(pg_sys::RelationRelationId, relation);
 }
 
-/// Whether the current user may run REINDEX on all of a schema or database
+/// Whether the current user may maintain all of a schema or database
 /// (`ReindexMultipleTables()` in indexcmds.c): its owner, and since 17 a member of pg_maintain.
-pub(super) fn may_maintain_object(class: pg_sys::Oid, object: Oid) -> bool {
+pub(super) fn may_maintain_all_of(class: pg_sys::Oid, object: Oid) -> bool {
     #[cfg(any(feature = "pg17", feature = "pg18"))]
-    // SAFETY: the function looks up what the caches know.
+    // SAFETY: the server looks up what its caches know of two roles.
     if unsafe {
         pg_sys::has_privs_of_role(pg_sys::GetUserId(), pg_sys::Oid::from(pg_sys::ROLE_PG_MAINTAIN))
     } {
@@ -253,8 +158,8 @@ pub(super) fn may_maintain_object(class: pg_sys::Oid, object: Oid) -> bool {
 }
 
 /// Whether the current user owns a relation, schema or database. 16 has one function for all.
-fn owns(class: pg_sys::Oid, object: Oid) -> bool {
-    // SAFETY: the functions look up what the caches know.
+pub(super) fn owns(class: pg_sys::Oid, object: Oid) -> bool {
+    // SAFETY: may raise, through the boundary, for an object that is gone.
     unsafe {
         let user = pg_sys::GetUserId();
         #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
@@ -266,6 +171,23 @@ fn owns(class: pg_sys::Oid, object: Oid) -> bool {
         #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
         return pg_sys::object_ownercheck(class, object.into(), user);
     }
+}
+
+/// Whether the current user may look up names in a schema.
+pub(super) fn may_use_schema(schema: pg_sys::Oid) -> bool {
+    // SAFETY: may raise, through the boundary, for a schema that is gone.
+    let answer = unsafe {
+        let (user, usage) = (pg_sys::GetUserId(), pg_sys::ACL_USAGE as pg_sys::AclMode);
+        #[cfg(any(feature = "pg13", feature = "pg14", feature = "pg15"))]
+        {
+            pg_sys::pg_namespace_aclcheck(schema, user, usage)
+        }
+        #[cfg(not(any(feature = "pg13", feature = "pg14", feature = "pg15")))]
+        {
+            pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, user, usage)
+        }
+    };
+    answer == pg_sys::AclResult::ACLCHECK_OK
 }
 
 /// Inserts into an index (`index_insert()` in indexam.c). 14 has added the argument
@@ -329,31 +251,4 @@ pub(super) fn holds_any_lock(tag: &pg_sys::LOCKTAG) -> bool {
         // SAFETY: as above.
         unsafe { pg_sys::LockHeldByMe(tag, mode as pg_sys::LOCKMODE) }
     });
-}
-
-/// The elements of a list of pointers. A list is an array since 13.
-///
-/// # Safety
-///
-/// The list is null, which is an empty one, or a list of pointers to `T`, and stays as it is.
-pub(super) unsafe fn pointers<T>(list: *mut pg_sys::List) -> impl Iterator<Item = *mut T> {
-    // SAFETY: the caller's promise.
-    unsafe { cells(list) }.map(|cell| unsafe { cell.ptr_value }.cast())
-}
-
-/// The elements of a list of OIDs.
-///
-/// # Safety
-///
-/// As above, of OIDs.
-pub(super) unsafe fn oids(list: *mut pg_sys::List) -> impl Iterator<Item = Oid> {
-    // SAFETY: the caller's promise.
-    unsafe { cells(list) }.map(|cell| unsafe { cell.oid_value }.to_u32())
-}
-
-unsafe fn cells(list: *mut pg_sys::List) -> impl Iterator<Item = pg_sys::ListCell> {
-    // SAFETY: as above; null has no elements.
-    let length = if list.is_null() { 0 } else { unsafe { (*list).length } };
-    // SAFETY: the list has that many.
-    (0..usize::try_from(length).unwrap_or(0)).map(move |n| unsafe { *(*list).elements.add(n) })
 }

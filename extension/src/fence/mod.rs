@@ -26,7 +26,9 @@ mod compat;
 mod datum;
 mod error;
 pub mod init;
+mod list;
 mod lock;
+mod missing;
 mod relation;
 mod relcache;
 mod row;
@@ -43,7 +45,10 @@ mod utility;
 use crate::pgrx::pg_sys;
 
 pub use call::{Answer, Call};
-pub use compat::old_snapshots_may_fail;
+pub use compat::{
+    CLUSTER_COVERS_PARTITIONS, REINDEX_COVERS_PARTITIONS, REINDEX_DATABASE_COVERS_CATALOGS,
+    VACUUM_COVERS_CHILDREN, old_snapshots_may_fail,
+};
 pub use datum::Value;
 pub use error::{Caught, ErrorReport, Failure, SqlState, warn};
 pub use lock::{Marker, transaction_holds_lock_on};

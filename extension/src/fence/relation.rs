@@ -7,9 +7,16 @@ use stillpoint_check::Oid;
 
 use super::{Snapshot, pg_sys};
 
-/// An open relation. Its lock stays until the transaction ends.
+/// An open relation.
 #[derive(Debug)]
-pub(super) struct OpenRelation(pg_sys::Relation);
+pub(super) struct OpenRelation {
+    relation: pg_sys::Relation,
+    /// The lock that is let go when it is closed.
+    released: pg_sys::LOCKMODE,
+}
+
+/// No lock at all, as an argument of the server's functions.
+const NO_LOCK: pg_sys::LOCKMODE = pg_sys::NoLock as pg_sys::LOCKMODE;
 
 /// A lock mode on a relation.
 #[derive(Clone, Copy, Debug)]
@@ -21,29 +28,33 @@ pub(super) enum Mode {
 }
 
 impl OpenRelation {
-    /// Opens a relation that must exist, such as a catalog.
-    pub fn open(relation: Oid, mode: Mode) -> Self {
+    /// Opens a catalog, or an index, for reading, and lets go of its lock when it is closed, as
+    /// the server does it: a user's transaction that stays open must not keep others from it.
+    pub fn open_for_a_moment(relation: Oid) -> Self {
+        let mode = Mode::Read as pg_sys::LOCKMODE;
         // SAFETY: the caller is in a transaction; a relation that does not exist is an error.
-        Self(unsafe { pg_sys::relation_open(relation.into(), mode as pg_sys::LOCKMODE) })
+        let relation = unsafe { pg_sys::relation_open(relation.into(), mode) };
+        Self { relation, released: mode }
     }
 
-    /// Opens a relation; `None` if it has been dropped by the time that the lock is had.
+    /// Opens a relation; `None` if it has been dropped by the time that the lock is had. The lock
+    /// stays until the transaction ends.
     pub fn try_open(relation: Oid, mode: Mode) -> Option<Self> {
         // SAFETY: as above.
         let opened =
             unsafe { pg_sys::try_relation_open(relation.into(), mode as pg_sys::LOCKMODE) };
         // Not made before it is known to be one: its dropping closes it.
-        (!opened.is_null()).then(|| Self(opened))
+        (!opened.is_null()).then(|| Self { relation: opened, released: NO_LOCK })
     }
 
     pub fn as_raw(&self) -> pg_sys::Relation {
-        self.0
+        self.relation
     }
 
     /// The columns, dropped ones included.
     pub fn description(&self) -> pg_sys::TupleDesc {
         // SAFETY: an open relation has a description that lives as long as it is open.
-        unsafe { (*self.0).rd_att }
+        unsafe { (*self.relation).rd_att }
     }
 
     /// Gives the rows that `snapshot` sees and `keys` find in `index` to `each`, which must not
@@ -67,7 +78,7 @@ impl Drop for OpenRelation {
     fn drop(&mut self) {
         if !thread::panicking() {
             // SAFETY: opened once, by us, for the resource owner that is still current.
-            unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as pg_sys::LOCKMODE) };
+            unsafe { pg_sys::relation_close(self.relation, self.released) };
         }
     }
 }
@@ -87,7 +98,7 @@ impl Scan {
         // copies the keys or is done with them before it returns.
         Self(unsafe {
             pg_sys::systable_beginscan(
-                relation.0,
+                relation.relation,
                 index.unwrap_or_default().into(),
                 index.is_some(),
                 snapshot.map_or(none(), Snapshot::as_raw),
@@ -118,13 +129,13 @@ impl Drop for Scan {
 }
 
 /// A key `column = value`, by the comparison function with that OID.
-pub(super) fn equals(column: i16, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
+pub(super) fn equals(column: u32, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
     let mut key = pg_sys::ScanKeyData::default();
     // SAFETY: the server fills in the key, looking up a function that is built in.
     unsafe {
         pg_sys::ScanKeyInit(
             &raw mut key,
-            column,
+            column as pg_sys::AttrNumber,
             pg_sys::BTEqualStrategyNumber as pg_sys::StrategyNumber,
             function.into(),
             value,
@@ -134,7 +145,7 @@ pub(super) fn equals(column: i16, function: u32, value: pg_sys::Datum) -> pg_sys
 }
 
 /// A key `column >= value`, by the comparison function with that OID.
-pub(super) fn at_least(column: i16, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
+pub(super) fn at_least(column: u32, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
     let mut key = equals(column, function, value);
     key.sk_strategy = pg_sys::BTGreaterEqualStrategyNumber as pg_sys::StrategyNumber;
     key
@@ -144,14 +155,14 @@ pub(super) fn at_least(column: i16, function: u32, value: pg_sys::Datum) -> pg_s
 const NO_STRATEGY: pg_sys::StrategyNumber = 0;
 
 /// A key `column IS NULL` (`ScanKeyEntryInitialize()` asks for no function then).
-pub(super) fn is_null(column: i16) -> pg_sys::ScanKeyData {
+pub(super) fn is_null(column: u32) -> pg_sys::ScanKeyData {
     let mut key = pg_sys::ScanKeyData::default();
     // SAFETY: as in equals().
     unsafe {
         pg_sys::ScanKeyEntryInitialize(
             &raw mut key,
             (pg_sys::SK_SEARCHNULL | pg_sys::SK_ISNULL) as c_int,
-            column,
+            column as pg_sys::AttrNumber,
             NO_STRATEGY,
             pg_sys::InvalidOid,
             pg_sys::InvalidOid,

@@ -15,10 +15,11 @@ pub fn transaction_keeps_its_snapshot() -> bool {
 /// `FirstCommandId` in c.h.
 const FIRST_COMMAND: pg_sys::CommandId = 0;
 
-/// A registered snapshot.
+/// A snapshot, registered if it is one of a moment.
 #[derive(Debug)]
 pub struct Snapshot {
-    registered: pg_sys::Snapshot,
+    raw: pg_sys::Snapshot,
+    is_registered: bool,
 }
 
 impl Snapshot {
@@ -27,6 +28,13 @@ impl Snapshot {
     pub fn of_transaction() -> Self {
         // SAFETY: the caller of a SQL function is in a transaction.
         Self::register(unsafe { pg_sys::GetTransactionSnapshot() })
+    }
+
+    /// What has committed by the time that a row is looked at, with the transaction's own changes.
+    /// It is no moment, and leaves no trace: a SERIALIZABLE transaction that reads under it
+    /// cannot fail by it (`SerializationNeededForRead()` in predicate.c).
+    pub fn of_each_row() -> Self {
+        Self { raw: &raw mut pg_sys::SnapshotSelfData, is_registered: false }
     }
 
     /// What has committed until now, with the transaction's own changes until now. The server
@@ -48,8 +56,8 @@ impl Snapshot {
             }
             let (without, with) = (Self::register(latest), Self::register(latest));
             // What a command of this number would see: HeapTupleSatisfiesMVCC() compares.
-            (*without.registered).curcid = FIRST_COMMAND;
-            (*with.registered).curcid = pg_sys::GetCurrentCommandId(false);
+            (*without.raw).curcid = FIRST_COMMAND;
+            (*with.raw).curcid = pg_sys::GetCurrentCommandId(false);
             (without, with)
         }
     }
@@ -57,25 +65,25 @@ impl Snapshot {
     /// The oldest transaction that this snapshot may not see, by its full number.
     pub fn horizon(&self) -> u64 {
         // SAFETY: a registered snapshot is valid.
-        super::transaction::full_xid(unsafe { (*self.registered).xmin }.into_inner())
+        super::transaction::full_xid(unsafe { (*self.raw).xmin }.into_inner())
     }
 
     fn register(snapshot: pg_sys::Snapshot) -> Self {
         // SAFETY: the server has just given the snapshot. Registering copies what the next call
         // for a snapshot would overwrite, and counts what is the transaction's.
-        Self { registered: unsafe { pg_sys::RegisterSnapshot(snapshot) } }
+        Self { raw: unsafe { pg_sys::RegisterSnapshot(snapshot) }, is_registered: true }
     }
 
     pub(super) fn as_raw(&self) -> pg_sys::Snapshot {
-        self.registered
+        self.raw
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        if !thread::panicking() {
+        if self.is_registered && !thread::panicking() {
             // SAFETY: registered once, by us, for the resource owner that is still current.
-            unsafe { pg_sys::UnregisterSnapshot(self.registered) };
+            unsafe { pg_sys::UnregisterSnapshot(self.raw) };
         }
     }
 }

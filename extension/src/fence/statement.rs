@@ -3,14 +3,16 @@
 //! Names are looked up as the server will do it, and none is locked: what a name means may
 //! change until the server has its lock. What is read here is what will be announced, not what
 //! will be recorded as done.
+//!
+//! Nothing here fails because of what the user has written. What the server is going to refuse
+//! means nothing to us, so that its own error comes, at its own place in the order.
 
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 
 use stillpoint_check::Oid;
 
-use super::relation::none;
-use super::{compat, pg_sys};
+use super::{compat, error, list, pg_sys};
 
 /// A statement that is about to run.
 #[derive(Debug)]
@@ -138,8 +140,7 @@ impl Statement<'_> {
         unsafe { pg_sys::IsInTransactionBlock(self.top_level) }
     }
 
-    /// What it does to storage. A name that the user may not look up is the error that the
-    /// server gives.
+    /// What it does to storage.
     #[must_use]
     pub fn work(&self) -> Work {
         use pg_sys::NodeTag as T;
@@ -152,7 +153,7 @@ impl Statement<'_> {
                 T::T_TruncateStmt => {
                     let statement = &*self.node.cast::<pg_sys::TruncateStmt>();
                     Work::Truncate(
-                        compat::pointers(statement.relations).filter_map(|it| named(it)).collect(),
+                        list::pointers(statement.relations).filter_map(|it| named(it)).collect(),
                     )
                 }
                 T::T_RefreshMatViewStmt => {
@@ -180,22 +181,22 @@ unsafe fn vacuum(statement: &pg_sys::VacuumStmt) -> Work {
     let mut vacuum = Vacuum::default();
     // SAFETY: the caller's promise.
     unsafe {
-        for option in compat::pointers::<pg_sys::DefElem>(statement.options) {
+        for option in list::pointers::<pg_sys::DefElem>(statement.options) {
             let name = CStr::from_ptr((*option).defname);
             if !compat::VACUUM_OPTIONS.contains(&name) {
                 // The server will refuse it.
                 return Work::Unknown;
             }
             match name.to_bytes() {
-                b"full" => vacuum.full = pg_sys::defGetBoolean(option),
-                b"process_main" => vacuum.skips_main = !pg_sys::defGetBoolean(option),
-                b"process_toast" => vacuum.skips_toast = !pg_sys::defGetBoolean(option),
-                b"only_database_stats" => vacuum.skips_all = pg_sys::defGetBoolean(option),
+                b"full" => vacuum.full = is_on(option),
+                b"process_main" => vacuum.skips_main = !is_on(option),
+                b"process_toast" => vacuum.skips_toast = !is_on(option),
+                b"only_database_stats" => vacuum.skips_all = is_on(option),
                 _ => {}
             }
         }
         vacuum.whole_database = statement.rels.is_null();
-        for relation in compat::pointers::<pg_sys::VacuumRelation>(statement.rels) {
+        for relation in list::pointers::<pg_sys::VacuumRelation>(statement.rels) {
             vacuum.relations.extend(if (*relation).oid == pg_sys::InvalidOid {
                 named((*relation).relation)
             } else {
@@ -253,7 +254,7 @@ unsafe fn alter(statement: &pg_sys::AlterTableStmt) -> Work {
     use pg_sys::AlterTableType as A;
     // SAFETY: as above.
     unsafe {
-        let forms: Vec<_> = compat::pointers::<pg_sys::AlterTableCmd>(statement.cmds)
+        let forms: Vec<_> = list::pointers::<pg_sys::AlterTableCmd>(statement.cmds)
             .filter_map(|command| match (*command).subtype {
                 A::AT_SetTableSpace => {
                     super::catalog::tablespace_named(CStr::from_ptr((*command).name))
@@ -288,35 +289,49 @@ unsafe fn move_all(statement: &pg_sys::AlterTableMoveAllStmt) -> Work {
         O::OBJECT_MATVIEW => b"m",
         _ => return Work::Unknown,
     };
-    // SAFETY: as above. A role that does not exist is the server's own error.
+    // SAFETY: as above.
     unsafe {
-        let Some(tablespace) =
-            super::catalog::tablespace_named(CStr::from_ptr(statement.orig_tablespacename))
-        else {
+        let from = CStr::from_ptr(statement.orig_tablespacename);
+        if CStr::from_ptr(statement.new_tablespacename) == from {
+            return Work::Unknown;
+        }
+        let Some(tablespace) = super::catalog::tablespace_named(from) else {
             return Work::Unknown;
         };
-        let owners = compat::pointers::<pg_sys::RoleSpec>(statement.roles)
-            .map(|role| pg_sys::get_rolespec_oid(role, false).to_u32())
+        let owners = list::pointers::<pg_sys::RoleSpec>(statement.roles)
+            .map(|role| pg_sys::get_rolespec_oid(role, true).to_u32())
             .collect();
         Work::MoveAll(MoveAll { tablespace, kinds, owners })
     }
 }
 
-/// The access method of that name; `None` for the default one, or for one that does not exist.
+/// The access method of that name, or the default one; `None` if there is none.
 ///
 /// # Safety
 ///
 /// The name is null or a string.
 unsafe fn access_method(name: *const c_char) -> Option<Oid> {
-    if name.is_null() {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    let method = unsafe { pg_sys::get_table_am_oid(name, true) };
+    // SAFETY: the caller's promise; the setting is a string.
+    let method = unsafe {
+        let name = if name.is_null() { pg_sys::default_table_access_method } else { name };
+        pg_sys::get_table_am_oid(name, true)
+    };
     Some(method.to_u32()).filter(|oid| *oid != 0)
 }
 
-/// The relation that a name means now; `None` if none.
+/// Whether an option is on, by the server's own rule. What it cannot read as a boolean it will
+/// refuse, and means nothing here.
+///
+/// # Safety
+///
+/// The option is as the parser makes it.
+pub(super) unsafe fn is_on(option: *mut pg_sys::DefElem) -> bool {
+    // SAFETY: the caller's promise; the function holds nothing when it fails.
+    error::caught(|| Ok(unsafe { pg_sys::defGetBoolean(option) })).unwrap_or(false)
+}
+
+/// The relation that a name means now; `None` if none, or none that the user may look up
+/// (`RangeVarGetRelidExtended()` in namespace.c, without its errors).
 ///
 /// # Safety
 ///
@@ -325,16 +340,24 @@ unsafe fn named(name: *mut pg_sys::RangeVar) -> Option<Named> {
     if name.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise. Nothing is locked.
+    // SAFETY: the caller's promise.
     unsafe {
-        let relation = pg_sys::RangeVarGetRelidExtended(
-            name,
-            pg_sys::NoLock as pg_sys::LOCKMODE,
-            pg_sys::RVROption::RVR_MISSING_OK,
-            None,
-            none(),
-        );
+        let name = &*name;
+        let is_elsewhere = !name.catalogname.is_null()
+            && !super::catalog::is_this_database(CStr::from_ptr(name.catalogname));
+        if is_elsewhere {
+            return None;
+        }
+        let relation = if name.schemaname.is_null() {
+            pg_sys::RelnameGetRelid(name.relname)
+        } else {
+            let schema = pg_sys::LookupNamespaceNoError(name.schemaname);
+            if schema == pg_sys::InvalidOid || !compat::may_use_schema(schema) {
+                return None;
+            }
+            pg_sys::get_relname_relid(name.relname, schema)
+        };
         (relation != pg_sys::InvalidOid)
-            .then(|| Named { relation: relation.to_u32(), with_children: (*name).inh })
+            .then(|| Named { relation: relation.to_u32(), with_children: name.inh })
     }
 }

@@ -14,7 +14,7 @@ use stillpoint_check::Oid;
 use super::relation::{Mode, OpenRelation, at_least, equals, is_null};
 use super::row::Row;
 use super::rows::column_types;
-use super::{Encoding, Snapshot, Value, compat, datum, error, pg_sys};
+use super::{Encoding, Snapshot, Value, compat, datum, error, list, pg_sys};
 
 /// Where a row of a table stands, as long as nothing rewrites the table.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +68,17 @@ impl Table {
         usize::try_from(unsafe { (*self.relation.description()).natts }).unwrap_or(0)
     }
 
+    /// Whether it is what this module can write: a table of the server's own access method that
+    /// survives a crash.
+    #[must_use]
+    pub fn is_permanent_heap(&self) -> bool {
+        // SAFETY: an open relation has its row of pg_class.
+        let class = unsafe { &*(*self.relation.as_raw()).rd_rel };
+        class.relkind as u8 == b'r'
+            && class.relpersistence as u8 == b'p'
+            && class.relam.to_u32() == super::catalog::HEAP
+    }
+
     /// Whether a row of these values is a row of this table.
     #[must_use]
     pub fn takes(&self, row: &[Value<'_>]) -> bool {
@@ -75,7 +86,8 @@ impl Table {
     }
 
     /// The rows that `snapshot` sees and whose `column` (from 0), of type `xid8`, is as `key`
-    /// says, by the index that has this column first, and with their places.
+    /// says, with their places: by the index on that column, or by reading the whole table if a
+    /// superuser has dropped it or the server is told not to use any.
     pub fn scan(
         &self,
         column: usize,
@@ -83,15 +95,19 @@ impl Table {
         snapshot: &Snapshot,
         mut each: impl FnMut(Place, &Row<'_>),
     ) {
-        let number = self.positions[column] as i16 + 1;
-        let mut keys = [match key {
-            XidKey::Missing => is_null(number),
-            XidKey::Is(xid) => equals(number, pg_sys::F_XID8EQ, datum::wide(xid)),
-            XidKey::AtLeast(xid) => at_least(number, pg_sys::F_XID8GE, datum::wide(xid)),
-        }];
+        let position = self.positions[column];
+        let number = position as u32 + 1;
+        let index = self.index_on(number);
+        let mut keys = match key {
+            // Only an index can look for it: HeapKeyTest() finds no NULL.
+            XidKey::Missing if index.is_none() => Vec::new(),
+            XidKey::Missing => vec![is_null(number)],
+            XidKey::Is(xid) => vec![equals(number, pg_sys::F_XID8EQ, datum::wide(xid))],
+            XidKey::AtLeast(xid) => vec![at_least(number, pg_sys::F_XID8GE, datum::wide(xid))],
+        };
         let mut values = vec![pg_sys::Datum::null(); self.width()];
         let mut nulls = vec![true; self.width()];
-        self.relation.scan(self.index_on(number), &mut keys, Some(snapshot), |tuple| {
+        self.relation.scan(index, &mut keys, Some(snapshot), |tuple| {
             // SAFETY: the tuple has the columns of its table, and there is room for as many.
             let place = unsafe {
                 pg_sys::heap_deform_tuple(
@@ -102,30 +118,38 @@ impl Table {
                 );
                 Place((*tuple).t_self)
             };
+            if matches!(key, XidKey::Missing) && !nulls[position] {
+                return;
+            }
             let values: Vec<_> = self.positions.iter().map(|&position| values[position]).collect();
             let nulls: Vec<_> = self.positions.iter().map(|&position| nulls[position]).collect();
             each(place, &Row::new(&self.types, &values, &nulls, self.encoding));
         });
     }
 
-    /// An index that can find values of a column: valid, not partial, with the column first. A
-    /// superuser may have dropped it; a scan of the whole table gives the same rows.
-    fn index_on(&self, number: i16) -> Option<Oid> {
-        // SAFETY: the list is in the current memory context; each index is open for as long as
-        // it is looked at.
-        unsafe {
-            let list = pg_sys::RelationGetIndexList(self.relation.as_raw());
-            let usable = |index: &Oid| {
-                let index = OpenRelation::open(*index, Mode::Read);
-                let form = (*index.as_raw()).rd_index;
-                let partial = !pg_sys::RelationGetIndexPredicate(index.as_raw()).is_null();
-                (*form).indisvalid
-                    && !partial
-                    && (*form).indnatts == 1
-                    && (*form).indkey.values.as_slice(1)[0] == number
-            };
-            compat::oids(list).find(usable)
-        }
+    /// A B-tree that finds values of a column, and NULL: valid, not partial, on that column.
+    fn index_on(&self, number: u32) -> Option<Oid> {
+        // SAFETY: a variable of the server, and a list in the current memory context.
+        let list = unsafe {
+            if pg_sys::IgnoreSystemIndexes {
+                return None;
+            }
+            pg_sys::RelationGetIndexList(self.relation.as_raw())
+        };
+        let usable = |index: &Oid| {
+            let index = OpenRelation::open_for_a_moment(*index);
+            // SAFETY: an open index has its rows of pg_class and pg_index.
+            unsafe {
+                let form = &*(*index.as_raw()).rd_index;
+                (*(*index.as_raw()).rd_rel).relam == pg_sys::BTREE_AM_OID
+                    && form.indisvalid
+                    && form.indnatts == 1
+                    && u32::try_from(form.indkey.values.as_slice(1)[0]) == Ok(number)
+                    && pg_sys::RelationGetIndexPredicate(index.as_raw()).is_null()
+            }
+        };
+        // SAFETY: as above.
+        unsafe { list::oids(list) }.find(usable)
     }
 
     /// Deletes the row at `place`, which the caller has seen there.

@@ -1,28 +1,32 @@
 //! The current transaction: its number, its end, and the callbacks at both.
 
 use super::error::Caught;
-use super::{Failure, error, pg_sys};
+use super::{Failure, Statement, error, pg_sys};
 
-/// What happens to a transaction, of what the ledger needs to know.
+/// How a transaction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It is about to commit, or to be prepared, and can still write and fail.
-    Ending,
-    /// It has committed; nothing may fail.
+pub enum End {
+    /// It has committed.
     Committed,
     /// It was prepared: another session will end it.
     Prepared,
-    /// It was rolled back; nothing may fail.
+    /// It was rolled back.
     Aborted,
 }
 
-/// What is called at the events of every transaction.
-pub type Listener = fn(Event) -> Result<(), Failure>;
+/// What is called at the end of every transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Listener {
+    /// It is about to commit, or to be prepared, and can still write and fail.
+    pub ending: fn() -> Result<(), Failure>,
+    /// It has ended; nothing may fail.
+    pub ended: fn(End),
+}
 
 static mut LISTENER: Option<Listener> = None;
 
-/// Calls `listener` at the events of every transaction of this backend and its children. To be
-/// called once, by `_PG_init`.
+/// Calls `listener` at the end of every transaction of this backend. To be called once, by
+/// `_PG_init`.
 pub(super) fn listen(listener: Listener) {
     // SAFETY: the library is loaded once, by the one thread of the server.
     unsafe {
@@ -34,23 +38,25 @@ pub(super) fn listen(listener: Listener) {
 /// Called by the server (`CallXactCallbacks()` in xact.c).
 unsafe extern "C-unwind" fn on_event(event: pg_sys::XactEvent::Type, _: *mut core::ffi::c_void) {
     use pg_sys::XactEvent as X;
-    let event = match event {
-        X::XACT_EVENT_PRE_COMMIT | X::XACT_EVENT_PRE_PREPARE => Event::Ending,
-        X::XACT_EVENT_COMMIT => Event::Committed,
-        X::XACT_EVENT_PREPARE => Event::Prepared,
-        X::XACT_EVENT_ABORT => Event::Aborted,
-        // Those of parallel workers: they change no catalog.
-        _ => return,
+    let work = |listener: Listener| {
+        match event {
+            X::XACT_EVENT_PRE_COMMIT | X::XACT_EVENT_PRE_PREPARE => {
+                if let Err(report) = (listener.ending)() {
+                    error::raise(*report);
+                }
+            }
+            X::XACT_EVENT_COMMIT => (listener.ended)(End::Committed),
+            X::XACT_EVENT_PREPARE => (listener.ended)(End::Prepared),
+            X::XACT_EVENT_ABORT => (listener.ended)(End::Aborted),
+            // Those of parallel workers: they change no catalog.
+            _ => {}
+        }
     };
     // SAFETY: the server calls back, and this frame holds nothing that an error would jump over.
     unsafe {
-        pg_sys::panic::pgrx_extern_c_guard(|| {
-            if let Some(listener) = LISTENER
-                && let Err(report) = listener(event)
-            {
-                error::raise(*report);
-            }
-        });
+        if let Some(listener) = LISTENER {
+            pg_sys::panic::pgrx_extern_c_guard(|| work(listener));
+        }
     }
 }
 
@@ -105,7 +111,7 @@ fn in_parallel_mode() -> bool {
 
 /// Where the next record of WAL will be (`pg_current_wal_insert_lsn()`).
 pub fn wal_position() -> u64 {
-    // SAFETY: reads shared memory; the caller is not in recovery.
+    // SAFETY: reads shared memory. In recovery it would mean nothing.
     unsafe { pg_sys::GetXLogInsertRecPtr() }
 }
 
@@ -115,29 +121,58 @@ pub fn now() -> i64 {
     unsafe { pg_sys::GetCurrentTimestamp() }
 }
 
-/// Commits the transaction that the server has begun for a statement, and waits until it is
-/// durable, whatever `synchronous_commit` says; then begins another. What the statement has
-/// pushed (a snapshot) and where it allocates is as before.
+/// Commits the transaction that the server has begun for a statement and begins another, as the
+/// statements do themselves that have transactions of their own (`vacuum()` in vacuum.c). Where it
+/// allocates is as before, and a snapshot is active if one was.
 ///
-/// It is what the statements do themselves that have transactions of their own (`vacuum()` in
-/// vacuum.c), and only for them, before they begin.
-pub fn commit_durably_and_begin() {
-    // SAFETY: the caller is the hook of such a statement. The memory in which the statement
-    // lies is not the transaction's.
+/// To be called before such a statement begins, or after it has ended.
+pub fn commit_and_begin(_: OwnTransactions, durability: Durability) {
+    // SAFETY: the hook of such a statement calls. The memory in which the statement lies is not the
+    // transaction's. A portal that is running survives the commit, and knows its snapshot no more
+    // (PreCommit_Portals()).
     unsafe {
         let memory = pg_sys::CurrentMemoryContext;
         let had_snapshot = pg_sys::ActiveSnapshotSet();
         if had_snapshot {
             pg_sys::PopActiveSnapshot();
         }
-        pg_sys::ForceSyncCommit();
+        if durability == Durability::Durable {
+            pg_sys::ForceSyncCommit();
+        }
         pg_sys::CommitTransactionCommand();
         pg_sys::StartTransactionCommand();
         if had_snapshot {
-            pg_sys::EnsurePortalSnapshotExists();
+            if pg_sys::ActivePortal.is_null() {
+                pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            } else {
+                pg_sys::EnsurePortalSnapshotExists();
+            }
         }
         pg_sys::MemoryContextSwitchTo(memory);
     }
+}
+
+/// Proof that the statement that runs has transactions of its own, so that a commit ends nobody
+/// else's work.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnTransactions(());
+
+impl OwnTransactions {
+    /// `None` where the server will refuse such a statement: within a block, a function, a string
+    /// of several statements.
+    #[must_use]
+    pub fn of(statement: &Statement<'_>) -> Option<Self> {
+        (!statement.is_in_block()).then_some(Self(()))
+    }
+}
+
+/// Whether a commit waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It does, whatever `synchronous_commit` says.
+    Durable,
+    /// As `synchronous_commit` says.
+    AsSet,
 }
 
 /// Lets this transaction commit without waiting for the disk.

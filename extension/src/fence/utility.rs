@@ -19,19 +19,19 @@ pub struct Around {
     pub after: fn() -> Result<(), Failure>,
 }
 
-/// What a call of the hook remembers until its end. It lies in the hook's frame, which an error
+/// What the hook remembers of a statement that passes it. It lies in the hook's frame, which an error
 /// jumps over, and has nothing to drop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call {
+pub(super) struct Passing {
     depth: u32,
     wants_after: bool,
 }
 
-/// How many statements of ours run one within the other. A statement that ends by an error leaves
-/// it too high; the end of the one around it, or of the transaction, puts it right.
+/// How many statements run one within the other. One that ends by an error leaves it too high; the
+/// end of the one around it puts it right, or the next that a client sends.
 static mut DEPTH: u32 = 0;
 
-/// Whether a utility statement runs that was looked at.
+/// Whether a utility statement runs.
 pub fn is_running() -> bool {
     // SAFETY: the server has one thread.
     unsafe { DEPTH > 0 }
@@ -68,36 +68,39 @@ pub(super) fn next() -> pg_sys::ProcessUtility_hook_type {
 pub(super) unsafe fn before(
     planned: *mut pg_sys::PlannedStmt,
     context: pg_sys::ProcessUtilityContext::Type,
-) -> Option<Call> {
+) -> Passing {
     // SAFETY: the caller's promise; the server gives a valid statement.
     unsafe {
-        let around = AROUND?;
+        let is_top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
+        let depth = if is_top_level { 0 } else { DEPTH };
+        DEPTH = depth;
+        let mut passing = Passing { depth, wants_after: false };
         let node = (*planned).utilityStmt;
-        if is_never_ours((*node).type_) || !(around.is_active)() {
-            return None;
+        if let Some(around) = AROUND
+            && !is_never_ours((*node).type_)
+            && (around.is_active)()
+        {
+            passing.wants_after = pg_sys::panic::pgrx_extern_c_guard(|| {
+                match (around.before)(&Statement::new(node, is_top_level)) {
+                    Ok(wants_after) => wants_after,
+                    Err(report) => error::raise(*report),
+                }
+            });
         }
-        let depth = DEPTH;
-        let top_level = context == pg_sys::ProcessUtilityContext::PROCESS_UTILITY_TOPLEVEL;
-        let wants_after = pg_sys::panic::pgrx_extern_c_guard(|| {
-            match (around.before)(&Statement::new(node, top_level)) {
-                Ok(wants_after) => wants_after,
-                Err(report) => error::raise(*report),
-            }
-        });
         DEPTH = depth + 1;
-        Some(Call { depth, wants_after })
+        passing
     }
 }
 
 /// # Safety
 ///
-/// As for [`before`], which has given the call, and whose statement has ended without an error.
-pub(super) unsafe fn after(call: Call) {
+/// As for [`before`], which has given `passing`; the statement has ended without an error.
+pub(super) unsafe fn after(passing: Passing) {
     // SAFETY: the caller's promise.
     unsafe {
-        DEPTH = call.depth;
+        DEPTH = passing.depth;
         if let Some(around) = AROUND
-            && call.wants_after
+            && passing.wants_after
         {
             pg_sys::panic::pgrx_extern_c_guard(|| {
                 if let Err(report) = (around.after)() {

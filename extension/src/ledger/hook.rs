@@ -1,13 +1,13 @@
 //! The hook's part: announcing, before a statement runs.
 
-use super::announce::{Target, has_own_transactions, keeps_rows, targets};
-use super::interval::{self, Interval};
-use super::record::{Effect, Record};
+use super::interval;
+use super::record::Record;
 use super::table::Ledger;
+use super::targets::{Target, has_own_transactions, keeps_rows, targets};
 use super::{recording, session};
 use crate::fence::catalog::Catalog;
 use crate::fence::statement::Work;
-use crate::fence::transaction::{may_write, xid, xid_if_any};
+use crate::fence::transaction::{OwnTransactions, may_write, xid, xid_if_any};
 use crate::fence::{Failure, Snapshot, Statement};
 use crate::settings;
 
@@ -20,6 +20,9 @@ pub fn is_active() -> bool {
 /// recorded, too.
 pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     session::begin_command(statement.command());
+    if !Ledger::exists() {
+        return Ok(false);
+    }
     let work = known_work(statement);
     if matches!(work, Work::Unknown) {
         return Ok(false);
@@ -29,11 +32,11 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
         recording(|| announce(&work, alone))?;
         return Ok(false);
     }
-    if statement.is_in_block() || interval::is_open() {
+    match OwnTransactions::of(statement) {
+        Some(own) if !interval::is_open() => interval::open(work, own),
         // The server will refuse, in its own words.
-        return Ok(false);
+        _ => Ok(false),
     }
-    Interval::open(work)
 }
 
 /// After a statement whose end is to be recorded.
@@ -64,10 +67,10 @@ fn announce(work: &Work, alone: bool) -> Result<(), Failure> {
     }
     let Some(ledger) = Ledger::open_for_writing()? else { return Ok(()) };
     leave_out_announced(&mut targets, &ledger);
-    ledger.write(&records(&targets, Some(xid())));
+    ledger.write(&Record::announcing(&targets, Some(xid())));
     session::note_announced();
     if alone && keeps_rows(work) {
-        session::keep_rows_of(targets.iter().map(|target| target.relation.oid));
+        session::keep_rows_of(targets.iter().map(|target| target.relation.oid).collect());
     }
     Ok(())
 }
@@ -90,21 +93,9 @@ fn leave_out_announced(targets: &mut Vec<Target>, ledger: &Ledger) {
     if !session::has_announced() || !targets.iter().any(is_mapped) {
         return;
     }
-    let known = ledger.announced_by(xid(), &Snapshot::latest());
+    let known = ledger.announced_by(xid());
     targets.retain(|target| {
         !is_mapped(target)
             || known.values().all(|(_, record)| record.relation != target.relation.oid)
     });
-}
-
-/// The rows that announce these files. Without `finished`, they are those of an interval.
-pub fn records(targets: &[Target], finished: Option<u64>) -> Vec<Record> {
-    let (xid, command) = (xid(), session::command());
-    let record = |target: &Target| {
-        let mut record = Record::new(xid, &target.relation, target.storage, Effect::Announced);
-        record.finished_xid = finished;
-        record.command.clone_from(&command);
-        record
-    };
-    targets.iter().map(record).collect()
 }

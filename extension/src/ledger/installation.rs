@@ -2,8 +2,12 @@
 
 use std::cell::Cell;
 
-use crate::error::Refusal;
-use crate::fence::{Answer, Call, ErrorReport, Failure, Row, Snapshot, Spi, SqlState, warn};
+use super::error::Hindrance;
+use crate::fence::catalog::member_table;
+use crate::fence::transaction::now;
+use crate::fence::{
+    Answer, Call, ErrorReport, Failure, Row, Snapshot, Spi, SqlState, Table, Value, warn,
+};
 
 thread_local! {
     // Inherited by every process that the server starts.
@@ -20,14 +24,28 @@ pub fn is_preloaded() -> bool {
     PRELOADED.get()
 }
 
-/// Warns whoever installs a ledger that will record nothing.
-pub fn warn_unless_preloaded(_: &Call) -> Result<Answer, Failure> {
+/// Who owns the schema, unless a superuser does.
+const FOREIGN_OWNER: &str = "\
+    SELECT r.rolname::pg_catalog.text \
+      FROM pg_catalog.pg_namespace AS n \
+      JOIN pg_catalog.pg_roles AS r ON r.oid = n.nspowner \
+     WHERE n.nspname = 'stillpoint' AND NOT r.rolsuper";
+
+/// The transactions that are prepared in this database.
+const PREPARED: &str = "\
+    SELECT gid::pg_catalog.text FROM pg_catalog.pg_prepared_xacts \
+     WHERE database = pg_catalog.current_database()";
+
+/// The SQL function that the installation script calls when the tables are there.
+pub fn begin_ledger(_: &Call) -> Result<Answer, Failure> {
+    refuse_what_hinders()?;
+    note_beginning()?;
     if !is_preloaded() {
         warn(
             ErrorReport::new(
                 SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "the library \"stillpoint\" is not preloaded: the ledger records nothing",
-                "warn_unless_preloaded",
+                "begin_ledger",
             )
             .set_hint(
                 "Add stillpoint to shared_preload_libraries, best as the first, and restart the \
@@ -38,19 +56,31 @@ pub fn warn_unless_preloaded(_: &Call) -> Result<Answer, Failure> {
     Ok(Answer::nothing())
 }
 
-/// Who owns the schema, unless a superuser does.
-const FOREIGN_OWNER: &str = "\
-    SELECT r.rolname::pg_catalog.text \
-      FROM pg_catalog.pg_namespace AS n \
-      JOIN pg_catalog.pg_roles AS r ON r.oid = n.nspowner \
-     WHERE n.nspname = 'stillpoint' AND NOT r.rolsuper";
-
-/// Refuses to install a ledger into a schema that is somebody's who may not touch it.
-pub fn refuse_foreign_schema(_: &Call) -> Result<Answer, Failure> {
+fn refuse_what_hinders() -> Result<(), Failure> {
     let spi = Spi::connect();
-    let read = |row: &Row<'_>| row.text(0);
-    match spi.select(FOREIGN_OWNER, &[], &Snapshot::latest(), read).pop() {
-        Some(owner) => Err(Refusal::ForeignSchema { owner, encoding: spi.encoding() }.into()),
-        None => Ok(Answer::nothing()),
+    let (encoding, latest) = (spi.encoding(), Snapshot::latest());
+    let texts = |query| spi.select(query, &[], &latest, |row: &Row<'_>| row.text(0));
+    if let Some(owner) = texts(FOREIGN_OWNER).pop() {
+        return Err(Hindrance::ForeignSchema { owner, encoding }.into());
     }
+    // Without the library nothing will be recorded anyway, until the server has started again.
+    let mut prepared = if is_preloaded() { texts(PREPARED) } else { Vec::new() };
+    let count = prepared.len();
+    match prepared.pop() {
+        Some(name) => Err(Hindrance::Prepared { count, name, encoding }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Writes since when there is a ledger, in the ledger's own way: a publication must not send it.
+fn note_beginning() -> Result<(), Failure> {
+    let Some(table) = member_table(c"stillpoint", c"recording", 0) else { return Ok(()) };
+    let Some(table) = Table::open_for_writing(table) else { return Ok(()) };
+    let _snapshot = Snapshot::latest();
+    let row = [Value::Timestamp(now())];
+    if !table.is_permanent_heap() || !table.takes(&row) {
+        return Err(Hindrance::OtherTable.into());
+    }
+    table.insert().row(&row);
+    Ok(())
 }

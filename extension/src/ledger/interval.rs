@@ -12,27 +12,27 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::mem;
 
 use stillpoint_check::Oid;
 
-use super::announce::{Target, is_in_place, keeps_rows, targets};
-use super::hook::records;
+use super::error::Hindrance;
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
+use super::targets::{Target, is_in_place, keeps_rows, targets};
 use super::{recording, session};
-use crate::error::Refusal;
-use crate::fence::catalog::{Storage, database};
+use crate::fence::catalog::{self, Storage, database};
 use crate::fence::statement::Work;
 use crate::fence::transaction::{
-    Event, commit_durably_and_begin, commit_need_not_be_durable, see_own_changes, xid,
+    Durability, End, OwnTransactions, commit_and_begin, commit_need_not_be_durable,
+    see_own_changes, xid,
 };
-use crate::fence::{Failure, Marker, Place, Snapshot};
+use crate::fence::{Failure, Marker, Place};
 
 /// The interval that this session holds open.
 #[derive(Debug)]
 pub struct Interval {
     work: Work,
+    own: OwnTransactions,
     /// The announced rows that are not completed yet.
     rows: Rows,
     /// What each file will have become when the work ends well.
@@ -51,42 +51,109 @@ thread_local! {
     static OPEN: RefCell<Option<Interval>> = const { RefCell::new(None) };
 }
 
+/// The interval, taken out for the time of some work on it: while the server runs, nothing of ours
+/// may be borrowed. It is put back in any case: a failure may be no more than a warning, and if
+/// the transaction is rolled back, so is the interval.
+struct Taken(Option<Interval>);
+
+impl Taken {
+    fn take() -> Self {
+        Self(OPEN.with(RefCell::take))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(interval) = self.0.take() {
+            OPEN.with(|open| open.replace(Some(interval)));
+        }
+    }
+}
+
 /// Whether this session holds an interval open.
 pub fn is_open() -> bool {
     OPEN.with(|open| open.borrow().is_some())
 }
 
-/// Takes the interval for the time of some work on it: while the server runs, nothing of ours
-/// may be borrowed.
-pub fn with_open<T>(
-    work: impl FnOnce(&mut Interval) -> Result<T, Failure>,
-) -> Result<Option<T>, Failure> {
-    let Some(mut interval) = OPEN.with(RefCell::take) else { return Ok(None) };
-    // An error ends the transaction, and with it the interval.
-    let result = work(&mut interval)?;
-    OPEN.with(|open| open.replace(Some(interval)));
-    Ok(Some(result))
+/// The row that announced a file, if it is not completed yet, and where it is.
+pub fn announcement(ledger: &Ledger, storage: Storage) -> Option<(Place, Record)> {
+    let mut taken = Taken::take();
+    let interval = taken.0.as_mut()?;
+    interval.find_rows_again(ledger);
+    interval.rows.get(&storage).cloned()
 }
 
-/// Records the end of the work, in the transaction that the statement has left open.
+/// Announced relations whose file the relation mapper knows.
+pub fn mapped() -> Vec<(Oid, Storage)> {
+    OPEN.with(|open| open.borrow().as_ref().map_or_else(Vec::new, |it| it.mapped.clone()))
+}
+
+/// These files have got their final rows.
+pub fn forget(completed: &[Storage]) {
+    OPEN.with(|open| {
+        if let Some(interval) = open.borrow_mut().as_mut() {
+            for storage in completed {
+                interval.rows.remove(storage);
+            }
+        }
+    });
+}
+
+/// Announces what `work` is going to do, durably, before it begins. Gives whether there was
+/// anything to announce.
+pub fn open(work: Work, own: OwnTransactions) -> Result<bool, Failure> {
+    /// What is created between a look at the catalogs and the server's own is found by the next
+    /// look. There would be no end to that where tables are made all the time.
+    const LOOKS: usize = 2;
+
+    let keeps_rows = keeps_rows(&work);
+    OPEN.with(|open| open.replace(Some(Interval::new(work, own))));
+    for _ in 0..LOOKS {
+        if with(|interval| recording(|| interval.announce()))? != Some(true) {
+            break;
+        }
+        commit_and_begin(own, Durability::Durable);
+    }
+    let relations = with(|interval| Ok(interval.relations()))?;
+    if relations.is_empty() {
+        OPEN.with(RefCell::take);
+        return Ok(false);
+    }
+    if keeps_rows {
+        session::keep_rows_of(relations);
+    }
+    Ok(true)
+}
+
+/// Records the end of the work, in a transaction of its own: what a client sends in the same
+/// pipeline is none of that.
 pub fn close() -> Result<(), Failure> {
-    with_open(|interval| {
+    let own = with(|interval| {
+        // If this fails and that is only a warning, the interval is left to whoever finds it.
         recording(|| interval.end())?;
         interval.is_closing = true;
-        Ok(())
+        Ok(interval.own)
     })?;
+    commit_and_begin(own, Durability::AsSet);
     Ok(())
 }
 
+fn with<T>(work: impl FnOnce(&mut Interval) -> Result<T, Failure>) -> Result<T, Failure> {
+    match Taken::take().0.as_mut() {
+        Some(interval) => work(interval),
+        None => Err(Hindrance::IntervalLost.into()),
+    }
+}
+
 /// A transaction of the interval has ended.
-pub fn on_end(event: Event) {
+pub fn on_end(end: End) {
     let ended = OPEN.with(|open| {
-        let is_over = event == Event::Aborted
+        let is_over = end == End::Aborted
             || open.borrow().as_ref().is_some_and(|interval| interval.is_closing);
         if is_over { open.take() } else { None }
     });
     if let Some(interval) = ended
-        && event != Event::Aborted
+        && end != End::Aborted
     {
         // Not before now: whoever gets the lock must find the rows closed. If the transaction
         // was rolled back, the server has let go of them.
@@ -97,39 +164,21 @@ pub fn on_end(event: Event) {
 }
 
 impl Interval {
-    /// Announces what `work` is going to do, durably, before it begins. Gives whether there was
-    /// anything to announce.
-    pub fn open(work: Work) -> Result<bool, Failure> {
-        let mut interval = Self {
+    fn new(work: Work, own: OwnTransactions) -> Self {
+        Self {
+            work,
+            own,
             rows: Rows::new(),
             effects: HashMap::new(),
             mapped: Vec::new(),
             markers: Vec::new(),
             ledger: None,
             is_closing: false,
-            work,
-        };
-        // What is created between a look at the catalogs and the server's own is found by the
-        // next look.
-        while recording(|| interval.announce())? == Some(true) {
-            OPEN.with(|open| open.replace(Some(interval)));
-            commit_durably_and_begin();
-            interval = match OPEN.with(RefCell::take) {
-                Some(interval) => interval,
-                // It is taken by an end of the transaction alone, and that would have failed.
-                None => return Ok(false),
-            };
         }
-        let is_open = !interval.markers.is_empty();
-        if is_open {
-            if keeps_rows(&interval.work) {
-                let relations: BTreeSet<Oid> =
-                    interval.rows.values().map(|(_, record)| record.relation).collect();
-                session::keep_rows_of(relations);
-            }
-            OPEN.with(|open| open.replace(Some(interval)));
-        }
-        Ok(is_open)
+    }
+
+    fn relations(&self) -> BTreeSet<Oid> {
+        self.rows.values().map(|(_, record)| record.relation).collect()
     }
 
     /// Announces, in the current transaction, what was not announced yet. Gives whether there was
@@ -140,13 +189,13 @@ impl Interval {
             return Ok(false);
         }
         let Some(ledger) = Ledger::open_for_writing()? else { return Ok(false) };
-        close_orphans(&ledger, &self.markers)?;
-        let records = records(&found, None);
+        close_orphans(&ledger, &self.markers);
+        let records = Record::announcing(&found, None);
         let places = ledger.write(&records);
         // Last, for the session would keep it if anything above fails and that is only a warning.
         let marker = Marker { table: ledger.oid, number: xid() as u32 };
         if !marker.take_for_session() {
-            return Err(Refusal::MarkerTaken.into());
+            return Err(Hindrance::MarkerTaken.into());
         }
         self.markers.push(marker);
         self.ledger = ledger.storage();
@@ -166,23 +215,12 @@ impl Interval {
         found
     }
 
-    /// Whether the announced row of a file is there to be completed, and takes it if so.
-    pub fn take_row(&mut self, ledger: &Ledger, storage: Storage) -> Option<(Place, Record)> {
-        self.find_rows_again(ledger);
-        self.rows.remove(&storage)
-    }
-
-    /// Announced relations whose file the relation mapper knows.
-    pub fn mapped(&self) -> &[(Oid, Storage)] {
-        &self.mapped
-    }
-
     /// The ledger itself may have been rewritten by the work, and its rows be elsewhere.
     fn find_rows_again(&mut self, ledger: &Ledger) {
         let storage = ledger.storage();
         if storage != self.ledger {
             let known = &self.rows;
-            self.rows = ledger.open_intervals(&Snapshot::latest(), |record| {
+            self.rows = ledger.open_intervals(|record| {
                 known.get(&record.storage).is_some_and(|(_, it)| it.xid == record.xid)
             });
             self.ledger = storage;
@@ -196,17 +234,18 @@ impl Interval {
         self.find_rows_again(&ledger);
         let xid = xid();
         let mut closed = Vec::new();
-        for (storage, (place, mut record)) in mem::take(&mut self.rows) {
-            ledger.delete(place);
+        for (storage, (place, record)) in &self.rows {
+            ledger.delete(*place);
+            let mut record = record.clone();
             record.finished_xid = Some(xid);
-            record.effect = self.effects.get(&storage).copied().unwrap_or(Effect::Announced);
+            record.effect = self.effects.get(storage).copied().unwrap_or(Effect::Announced);
             closed.push(record);
         }
         if is_in_place(&self.work) {
             // What has another file than was announced, since somebody replaced it meanwhile, and
             // what is new: the work may have reached it.
             let late = self.not_announced();
-            let mut records = records(&late, Some(xid));
+            let mut records = Record::announcing(&late, Some(xid));
             for (target, record) in late.iter().zip(&mut records) {
                 record.effect = target.effect;
             }
@@ -220,10 +259,10 @@ impl Interval {
 }
 
 /// Closes the intervals that nobody holds open any more.
-fn close_orphans(ledger: &Ledger, own: &[Marker]) -> Result<(), Failure> {
+fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let here = [0, database()];
     let is_here = |record: &Record| here.contains(&record.storage.database);
-    let open = ledger.open_intervals(&Snapshot::latest(), is_here);
+    let open = ledger.open_intervals(is_here);
     let candidates: BTreeSet<u64> = open.values().map(|(_, record)| record.xid).collect();
     let mut orphaned = BTreeSet::new();
     for candidate in candidates {
@@ -233,19 +272,25 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) -> Result<(), Failure> {
         }
     }
     if orphaned.is_empty() {
-        return Ok(());
+        return;
     }
     // Once more, now that the locks are had: its session may have closed it meanwhile.
-    let rows = ledger.open_intervals(&Snapshot::latest(), |record| {
-        is_here(record) && orphaned.contains(&record.xid)
-    });
+    let rows = ledger.open_intervals(|record| is_here(record) && orphaned.contains(&record.xid));
     let xid = xid();
     let mut closed = Vec::new();
     for (place, mut record) in rows.into_values() {
         ledger.delete(place);
         record.finished_xid = Some(xid);
+        if let Some(storage) = catalog::relation(record.relation).and_then(|it| it.storage())
+            && storage != record.storage
+        {
+            // It has another file by now, and the work may have come to that one.
+            let mut other = record.clone();
+            other.xid = xid;
+            other.storage = storage;
+            closed.push(other);
+        }
         closed.push(record);
     }
     ledger.write(&closed);
-    Ok(())
 }

@@ -12,8 +12,8 @@
 //! changes files before any commit that could carry a record. Its announcement is committed
 //! before it begins, and it is an [`interval`]: open until a later transaction records its end.
 
-mod announce;
 mod commit;
+mod error;
 mod hook;
 mod installation;
 mod interval;
@@ -22,13 +22,13 @@ mod record;
 mod session;
 mod status;
 mod table;
+mod targets;
 
-pub use installation::{refuse_foreign_schema, warn_unless_preloaded};
+pub use installation::begin_ledger;
 pub use kept::KeptRows;
 pub use status::status;
 
-use crate::error::unrecorded;
-use crate::fence::transaction::{Event, attempt};
+use crate::fence::transaction::{End, Listener, attempt};
 use crate::fence::{Around, Failure, forget_running, forget_touched, init, warn};
 use crate::settings;
 
@@ -39,21 +39,17 @@ pub fn install() {
         installation::note_preloaded();
         let around =
             Around { is_active: hook::is_active, before: hook::before, after: hook::after };
-        init::install(around, on_event);
+        init::install(around, Listener { ending: commit::record, ended });
     }
 }
 
-fn on_event(event: Event) -> Result<(), Failure> {
-    if event == Event::Ending {
-        return commit::record();
-    }
-    if event == Event::Aborted {
+fn ended(end: End) {
+    if end == End::Aborted {
         forget_running();
     }
-    interval::on_end(event);
+    interval::on_end(end);
     session::on_end();
     forget_touched();
-    Ok(())
 }
 
 /// Does the work of recording, whose failure is that of the user's statement, or only a warning,
@@ -65,7 +61,7 @@ fn recording<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, 
     match attempt(work) {
         Ok(done) => Ok(Some(done)),
         Err(cause) => {
-            let report = unrecorded(cause)?;
+            let report = error::unrecorded(cause)?;
             if session::note_warned() {
                 warn(report);
             }

@@ -2,8 +2,10 @@
 
 use stillpoint_check::Oid;
 
+use super::session;
+use super::targets::Target;
 use crate::fence::catalog::{Relation, Storage};
-use crate::fence::transaction::{now, wal_position};
+use crate::fence::transaction::{now, wal_position, xid};
 use crate::fence::{Row, Value};
 
 /// What has become, or is to become, of the bytes of a file.
@@ -91,23 +93,36 @@ impl Record {
         }
     }
 
-    /// A row like any other, to see whether a table takes it.
-    pub fn sample() -> Self {
-        Self {
-            xid: 0,
-            finished_xid: None,
-            lsn: 0,
-            recorded_at: 0,
-            storage: Storage { database: 0, tablespace: 0, filenode: 0 },
-            replaced_by: None,
-            relation: 0,
-            relation_name: String::new(),
-            relation_kind: 0,
-            command: None,
-            effect: Effect::Announced,
-            rows_kept: false,
-        }
+    /// The rows that announce these files, of the current transaction. Without `finished`, they
+    /// are those of an interval.
+    pub fn announcing(targets: &[Target], finished: Option<u64>) -> Vec<Self> {
+        let (xid, command) = (xid(), session::command());
+        let record = |target: &Target| {
+            let mut record = Self::new(xid, &target.relation, target.storage, Effect::Announced);
+            record.finished_xid = finished;
+            record.command.clone_from(&command);
+            record
+        };
+        targets.iter().map(record).collect()
     }
+
+    /// A row, to see whether a table has the columns for it.
+    pub const SHAPE: [Value<'static>; 14] = [
+        Value::Xid(None),
+        Value::Xid(None),
+        Value::Lsn(0),
+        Value::Timestamp(0),
+        Value::Oid(None),
+        Value::Oid(None),
+        Value::Oid(None),
+        Value::Oid(None),
+        Value::Oid(None),
+        Value::Text(""),
+        Value::Char(0),
+        Value::OptionalText(None),
+        Value::Text(""),
+        Value::Bool(false),
+    ];
 
     /// The row's values.
     pub fn values(&self) -> [Value<'_>; 14] {

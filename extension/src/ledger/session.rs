@@ -48,9 +48,9 @@ pub fn command() -> Option<String> {
 }
 
 /// The statement that has begun keeps every row version of these relations.
-pub fn keep_rows_of(relations: impl IntoIterator<Item = Oid>) {
+pub fn keep_rows_of(relations: BTreeSet<Oid>) {
     SESSION.with(|session| {
-        session.keeps_rows_of.replace(relations.into_iter().collect());
+        session.keeps_rows_of.replace(relations);
     });
 }
 

@@ -7,12 +7,18 @@ use crate::fence::{Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value};
 use crate::settings;
 
 /// How many rows, how large, and how long without a gap: since the server started, for nobody
-/// knows whether it has always been started with the library, or since there is a ledger.
+/// knows whether it has always been started with the library, or since there is a ledger. While a
+/// transaction is prepared that is older, nothing can be said: what it has replaced may not be
+/// recorded, and comes when it is committed.
 const EXTENT: &str = "\
     SELECT (SELECT pg_catalog.count(*) FROM stillpoint.invalidation), \
            pg_catalog.pg_total_relation_size('stillpoint.invalidation'::pg_catalog.regclass), \
-           (SELECT GREATEST(pg_catalog.pg_postmaster_start_time(), pg_catalog.max(since)) \
-              FROM stillpoint.recording)";
+           CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts AS p \
+                                  WHERE p.database = pg_catalog.current_database() \
+                                    AND p.prepared < s.since) \
+                THEN s.since END \
+      FROM (SELECT GREATEST(pg_catalog.pg_postmaster_start_time(), pg_catalog.max(since)) AS since \
+              FROM stillpoint.recording) AS s";
 
 /// The SQL function.
 pub fn status(call: &Call) -> Result<Answer, Failure> {
@@ -23,12 +29,15 @@ pub fn status(call: &Call) -> Result<Answer, Failure> {
         && settings::is_recording_enabled()
         && may_write()
         && Ledger::open_for_reading()?.is_some();
-    let read = |row: &Row<'_>| (row.bigint(0), row.bigint(1), row.timestamp(2));
+    let read = |row: &Row<'_>| {
+        let since = (!row.is_null(2)).then(|| row.timestamp(2));
+        (row.bigint(0), row.bigint(1), since)
+    };
     for (rows, bytes, since) in spi.select(EXTENT, &[], &Snapshot::latest(), read) {
         answer.put(&[
             Value::Bool(preloaded),
             Value::Bool(recording),
-            Value::OptionalTimestamp(recording.then_some(since)),
+            Value::OptionalTimestamp(since.filter(|_| recording)),
             Value::BigInt(rows),
             Value::BigInt(bytes),
             Value::OptionalText(None),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use stillpoint_check::Oid;
 
+use super::error::Hindrance;
 use super::record::{Effect, Record};
-use crate::error::Refusal;
 use crate::fence::catalog::{self, Storage, member_table};
 use crate::fence::{Failure, Place, Snapshot, Table, XidKey};
 
@@ -37,6 +37,11 @@ impl Ledger {
         found
     }
 
+    /// Whether there is one, as far as a quick look can tell.
+    pub fn exists() -> bool {
+        Self::find().is_some()
+    }
+
     /// Opens it for writing.
     pub fn open_for_writing() -> Result<Option<Self>, Failure> {
         let Some(oid) = Self::find() else { return Ok(None) };
@@ -53,10 +58,10 @@ impl Ledger {
 
     fn checked(oid: Oid, table: Table) -> Result<Self, Failure> {
         // Another version's, or one that somebody has altered.
-        if table.takes(&Record::sample().values()) {
+        if table.is_permanent_heap() && table.takes(&Record::SHAPE) {
             Ok(Self { oid, table, _snapshot: Snapshot::latest() })
         } else {
-            Err(Refusal::OtherLedger.into())
+            Err(Hindrance::OtherTable.into())
         }
     }
 
@@ -77,15 +82,13 @@ impl Ledger {
     }
 
     /// What the transaction of that number has announced for itself and not completed.
-    pub fn announced_by(&self, xid: u64, snapshot: &Snapshot) -> Rows {
-        self.rows(XidKey::Is(xid), snapshot, |record| {
-            record.xid == xid && record.effect == Effect::Announced
-        })
+    pub fn announced_by(&self, xid: u64) -> Rows {
+        self.rows(XidKey::Is(xid), |record| record.xid == xid && record.effect == Effect::Announced)
     }
 
     /// The rows of intervals that are open and that `wanted` names.
-    pub fn open_intervals(&self, snapshot: &Snapshot, wanted: impl Fn(&Record) -> bool) -> Rows {
-        self.rows(XidKey::Missing, snapshot, wanted)
+    pub fn open_intervals(&self, wanted: impl Fn(&Record) -> bool) -> Rows {
+        self.rows(XidKey::Missing, wanted)
     }
 
     /// All that was finished by the transaction of that number or a later one.
@@ -97,9 +100,10 @@ impl Ledger {
         found
     }
 
-    fn rows(&self, key: XidKey, snapshot: &Snapshot, wanted: impl Fn(&Record) -> bool) -> Rows {
+    fn rows(&self, key: XidKey, wanted: impl Fn(&Record) -> bool) -> Rows {
         let mut found = Rows::new();
-        self.table.scan(Record::FINISHED_XID, key, snapshot, |place, row| {
+        let snapshot = Snapshot::of_each_row();
+        self.table.scan(Record::FINISHED_XID, key, &snapshot, |place, row| {
             let record = Record::read(row);
             if wanted(&record) {
                 found.insert(record.storage, (place, record));

@@ -6,10 +6,14 @@ use stillpoint_check::Oid;
 
 use super::record::Effect;
 use crate::fence::catalog::{
-    self, Catalog, Relation, Storage, inheritors, may_maintain, may_maintain_database,
-    may_maintain_schema, reindexing_a_database_covers_catalogs, table_of_index,
+    self, CATALOGS, Catalog, Relation, Storage, inheritors, may_rebuild, may_rebuild_database,
+    may_rebuild_schema, may_vacuum, table_of_index,
 };
 use crate::fence::statement::{AlterForm, MoveAll, Named, ReindexScope, Vacuum, Work};
+use crate::fence::{
+    CLUSTER_COVERS_PARTITIONS, REINDEX_COVERS_PARTITIONS, REINDEX_DATABASE_COVERS_CATALOGS,
+    VACUUM_COVERS_CHILDREN,
+};
 use crate::settings;
 
 /// A file that a statement is going to replace or work on.
@@ -29,11 +33,11 @@ pub fn has_own_transactions(work: &Work) -> bool {
         |oid: Oid| catalog::relation(oid).is_some_and(|relation| relation.is_partitioned());
     match work {
         Work::Vacuum(_) | Work::Cluster(None) => true,
-        Work::Cluster(Some(table)) => is_partitioned(*table),
+        Work::Cluster(Some(table)) => CLUSTER_COVERS_PARTITIONS && is_partitioned(*table),
         Work::Reindex { concurrently: true, .. } => true,
         Work::Reindex { scope, .. } => match scope {
             ReindexScope::Index(relation) | ReindexScope::Table(relation) => {
-                is_partitioned(*relation)
+                REINDEX_COVERS_PARTITIONS && is_partitioned(*relation)
             }
             ReindexScope::Schema(_) | ReindexScope::Database | ReindexScope::System => true,
             ReindexScope::Nothing => false,
@@ -75,9 +79,6 @@ pub fn targets(work: &Work) -> Vec<Target> {
     targets.found
 }
 
-/// The schema `pg_catalog` (`PG_CATALOG_NAMESPACE`).
-const CATALOGS: Oid = 11;
-
 struct Targets {
     catalog: Catalog,
     seen: BTreeSet<Oid>,
@@ -92,10 +93,14 @@ impl Targets {
         let tables = if vacuum.whole_database {
             self.all(|relation| matches!(relation.kind, b'r' | b'm'))
         } else {
-            self.leaves(vacuum.relations.iter().copied())
+            let covers = |relation: &Relation, named: Named| {
+                named.with_children && (VACUUM_COVERS_CHILDREN || relation.is_partitioned())
+            };
+            expanded(&vacuum.relations, covers)
         };
         for table in tables {
-            if !matches!(table.kind, b'r' | b'm' | b't') || !self.is_allowed(&table) {
+            if !matches!(table.kind, b'r' | b'm' | b't') || !may_vacuum(table.oid, table.is_shared)
+            {
                 continue;
             }
             if vacuum.full {
@@ -125,23 +130,18 @@ impl Targets {
     }
 
     fn cluster(&mut self, table: Option<Oid>) {
-        match table.and_then(known) {
-            Some(table) if table.is_partitioned() => {
-                for partition in self.leaves([Named { relation: table.oid, with_children: true }]) {
-                    if self.is_allowed(&partition) {
-                        self.table(&partition, true, Effect::Announced);
-                    }
+        let Some(table) = table else {
+            for table in self.all(|relation| matches!(relation.kind, b'r' | b'm')) {
+                let indexes = self.catalog.indexes(table.oid);
+                if indexes.iter().any(|index| index.clusters) && may_rebuild(table.oid) {
+                    self.table(&table, true, Effect::Announced);
                 }
             }
-            Some(table) => self.table(&table, true, Effect::Announced),
-            None if table.is_some() => {}
-            None => {
-                for table in self.all(|relation| matches!(relation.kind, b'r' | b'm')) {
-                    let indexes = self.catalog.indexes(table.oid);
-                    if indexes.iter().any(|index| index.clusters) && self.is_allowed(&table) {
-                        self.table(&table, true, Effect::Announced);
-                    }
-                }
+            return;
+        };
+        for table in leaves(table, CLUSTER_COVERS_PARTITIONS) {
+            if may_rebuild(table.oid) {
+                self.table(&table, true, Effect::Announced);
             }
         }
     }
@@ -150,33 +150,36 @@ impl Targets {
         let is_table = |relation: &Relation| matches!(relation.kind, b'r' | b'm');
         let tables = match scope {
             ReindexScope::Index(index) => {
-                for index in self.leaves([Named { relation: *index, with_children: true }]) {
-                    if table_of_index(index.oid).is_some_and(|table| may_maintain(table, false)) {
+                for index in leaves(*index, REINDEX_COVERS_PARTITIONS) {
+                    if table_of_index(index.oid).is_some_and(may_rebuild) {
                         self.add(&index, Effect::Announced);
                     }
                 }
                 return;
             }
             ReindexScope::Table(table) => {
-                self.leaves([Named { relation: *table, with_children: true }])
+                let mut tables = leaves(*table, REINDEX_COVERS_PARTITIONS);
+                tables.retain(|table| may_rebuild(table.oid));
+                tables
             }
-            ReindexScope::Schema(schema) if may_maintain_schema(*schema) => {
+            ReindexScope::Schema(schema) if may_rebuild_schema(*schema) => {
                 self.all(|relation| is_table(relation) && relation.schema == *schema)
             }
-            ReindexScope::Database if may_maintain_database() => {
-                let with_catalogs = reindexing_a_database_covers_catalogs();
-                self.all(|relation| {
-                    is_table(relation) && (with_catalogs || relation.schema != CATALOGS)
-                })
-            }
-            ReindexScope::System if may_maintain_database() => {
+            ReindexScope::Database if may_rebuild_database() => self.all(|relation| {
+                is_table(relation)
+                    && (REINDEX_DATABASE_COVERS_CATALOGS || relation.schema != CATALOGS)
+            }),
+            ReindexScope::System if may_rebuild_database() => {
                 self.all(|relation| is_table(relation) && relation.schema == CATALOGS)
             }
             _ => return,
         };
         for table in tables {
-            // Catalogs are never rebuilt beside their writers: left out, or refused.
-            if !self.is_allowed(&table) || (concurrently && table.schema == CATALOGS) {
+            // Catalogs are never rebuilt beside their writers: left out, or refused. Who may
+            // rebuild all of a schema or database may do so with each table but the shared ones.
+            if (concurrently && table.schema == CATALOGS)
+                || (table.is_shared && !may_rebuild(table.oid))
+            {
                 continue;
             }
             self.indexes(table.oid, Effect::Announced);
@@ -271,30 +274,32 @@ impl Targets {
         }
     }
 
-    /// Whether the server will work on it, and not leave it out with a warning or refuse.
-    fn is_allowed(&self, relation: &Relation) -> bool {
-        may_maintain(relation.oid, relation.is_shared)
-    }
-
     fn all(&self, wanted: impl Fn(&Relation) -> bool) -> Vec<Relation> {
         self.catalog.relations(None, |relation| !relation.is_temporary() && wanted(relation))
     }
+}
 
-    /// The relations themselves, and in place of a partitioned one all that have storage below it.
-    fn leaves(&self, named: impl IntoIterator<Item = Named>) -> Vec<Relation> {
-        let mut leaves = Vec::new();
-        for named in named {
-            let Some(relation) = known(named.relation) else { continue };
-            if relation.is_partitioned() && named.with_children {
-                let below = inheritors(relation.oid).into_iter();
-                leaves.extend(below.filter_map(known));
-            } else {
-                leaves.push(relation);
-            }
+/// A relation, or in place of a partitioned one all that have storage below it, if the statement
+/// covers those.
+fn leaves(relation: Oid, covers_partitions: bool) -> Vec<Relation> {
+    let named = [Named { relation, with_children: true }];
+    expanded(&named, |relation, _| covers_partitions && relation.is_partitioned())
+}
+
+/// The relations, and all that inherit from those for which `covers` is true; partitioned ones,
+/// which have no storage, left out.
+fn expanded(named: &[Named], covers: impl Fn(&Relation, Named) -> bool) -> Vec<Relation> {
+    let mut found = Vec::new();
+    for named in named {
+        let Some(relation) = known(named.relation) else { continue };
+        if covers(&relation, *named) {
+            found.extend(inheritors(relation.oid).into_iter().filter_map(known));
+        } else {
+            found.push(relation);
         }
-        leaves.retain(|relation| !relation.is_partitioned());
-        leaves
     }
+    found.retain(|relation| !relation.is_partitioned());
+    found
 }
 
 /// A relation as it is now; 0 is the number of none.
