@@ -26,7 +26,13 @@ OUT = $(TARGET_DIR)/$(patsubst dev,debug,$(PROFILE))
 # Every cargo call selects the same packages and features under the same environment. With
 # another selection cargo unifies the features of shared dependencies anew and builds the
 # bindings to the server, two minutes of work, a second time.
-SELECTION = --workspace --locked --no-default-features --features stillpoint/pg$(PG_MAJOR)
+SELECTION = --workspace --locked --no-default-features --features stillpoint/pg$(PG_MAJOR)$(FEATURES)
+
+# More features of the extension alone, for a build that is never installed for use. Exported,
+# since the private installation is made by a make of its own.
+export FEATURES ?=
+fuzz-ledger: export FEATURES = ,stillpoint/mutants
+
 export PGRX_PG_CONFIG_PATH = $(PG_CONFIG)
 export CARGO SUDO MAKE
 
@@ -35,7 +41,7 @@ PRIVATE = tests/private.sh $(PG_CONFIG) $(PROFILE)
 
 # Demo, tests and storm use the build that is quick to make, measurements the one that is
 # quick to run.
-demo test storm race-soak: PROFILE = dev
+demo test storm race-soak fuzz-ledger: PROFILE = dev
 bench: PROFILE = release
 
 # What a target runs. An installation has no use for the rest.
@@ -43,10 +49,11 @@ BINARIES = stillpoint
 demo: BINARIES = stillpoint demo
 storm: BINARIES = stillpoint storm
 race-soak: BINARIES = stillpoint race_soak
+fuzz-ledger: BINARIES = stillpoint fuzz_ledger
 bench: BINARIES = stillpoint bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build install install-client uninstall demo test lint storm race-soak bench clean
+.PHONY: help setup build install install-client uninstall demo test lint storm race-soak fuzz-ledger bench clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -110,6 +117,9 @@ storm: build ## Dump under a storm of DDL for minutes and check every restored d
 
 race-soak: build ## Run the race tests 20 times in random order
 	@$(PRIVATE) $(OUT)/race_soak
+
+fuzz-ledger: build ## Hold the ledger against the truth after random statements
+	@$(PRIVATE) $(OUT)/fuzz_ledger
 
 bench: build ## Measure beside pg_dump, write docs/benchmarks.md
 	@$(PRIVATE) $(OUT)/bench

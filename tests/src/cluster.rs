@@ -44,6 +44,7 @@ timezone = 'UTC'
 pub struct ClusterOptions {
     lines: String,
     tcp: bool,
+    in_memory: bool,
 }
 
 impl ClusterOptions {
@@ -55,12 +56,26 @@ impl ClusterOptions {
         self
     }
 
+    /// Loads the extension's library with the server, which is what makes it record.
+    #[must_use]
+    pub fn preload(self) -> Self {
+        self.setting("shared_preload_libraries = 'stillpoint'")
+    }
+
     /// Writes as durably as a server in use, for tests of crashes.
     #[must_use]
     pub fn durable(self) -> Self {
         self.setting("fsync = on")
             .setting("synchronous_commit = on")
             .setting("full_page_writes = on")
+    }
+
+    /// Lies in memory where the system has room for that: for measurements of what a file
+    /// system would hide.
+    #[must_use]
+    pub fn in_memory(mut self) -> Self {
+        self.in_memory = true;
+        self
     }
 
     /// Listens on 127.0.0.1 too.
@@ -97,11 +112,19 @@ impl Cluster {
         ClusterOptions::default().start()
     }
 
+    /// Starts a cluster on which the extension is used as it is meant to be: with its library
+    /// preloaded.
+    #[track_caller]
+    #[must_use]
+    pub fn preloaded() -> Self {
+        ClusterOptions::default().preload().start()
+    }
+
     #[track_caller]
     fn start_with(options: &ClusterOptions) -> Self {
         static SWEEP: Once = Once::new();
         SWEEP.call_once(remove_orphans);
-        let home = make_home();
+        let home = make_home(if options.in_memory { memory() } else { std::env::temp_dir() });
         let port = free_port();
         let data = make_data_directory(home.path());
         let listen = if options.tcp { "127.0.0.1" } else { "" };
@@ -116,6 +139,38 @@ impl Cluster {
         let mut cluster = Self { home: Some(home), data, port, server: None, log };
         cluster.start_server();
         cluster
+    }
+
+    /// Starts a standby of this cluster, which streams from it and answers queries.
+    #[track_caller]
+    #[must_use]
+    pub fn start_standby(&self) -> Self {
+        let home = make_home(std::env::temp_dir());
+        let port = free_port();
+        let data = home.path().join("data");
+        let output = Installation::get()
+            .server_program("pg_basebackup")
+            .args(["-U", "postgres", "-p", &self.port.to_string(), "-h"])
+            .arg(self.host())
+            .args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-D"])
+            .arg(&data)
+            .output()
+            .expect("setpriv runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        // What a reader on the standby holds must not be taken from it.
+        let settings = format!(
+            "port = {port}\nunix_socket_directories = '{}'\nhot_standby_feedback = on\n\
+             wal_receiver_status_interval = 1\nmax_standby_streaming_delay = -1\n",
+            home.path().display()
+        );
+        append(&data.join("postgresql.conf"), &settings);
+        let log = Mutex::new(ServerLog::new(home.path().join("server.log")));
+        let mut standby = Self { home: Some(home), data, port, server: None, log };
+        // When either end goes first.
+        standby.allow_log("terminating walreceiver process");
+        standby.allow_log("could not receive data from WAL stream");
+        standby.start_server();
+        standby
     }
 
     /// Starts the server of a cluster that was stopped, and waits until it accepts sessions.
@@ -165,6 +220,24 @@ impl Cluster {
     pub fn restart(&mut self) {
         self.stop();
         self.start_server();
+    }
+
+    /// Kills a backend as the kernel does when memory is short: the server ends all sessions and
+    /// recovers. Gives back when it accepts sessions again.
+    #[track_caller]
+    pub fn kill_backend(&self, backend: i32) {
+        const READY: &str = "database system is ready to accept connections";
+        self.allow_log("terminating connection because of crash of another server process");
+        self.allow_log("the database system is in recovery mode");
+        let log_path = self.log_path();
+        let times_ready =
+            || fs::read_to_string(&log_path).unwrap_or_default().matches(READY).count();
+        let before = times_ready();
+        let pid = Pid::from_raw(backend).expect("a process id is positive");
+        kill_process(pid, Signal::KILL).expect("the backend is there");
+        if poll(DEADLINE, || (times_ready() > before).then_some(())).is_none() {
+            panic!("the server did not recover; its log:\n{}", server_log::tail(&log_path));
+        }
     }
 
     fn end_server(&mut self, signal: Signal) {
@@ -222,6 +295,29 @@ impl Cluster {
     #[must_use]
     pub fn log_path(&self) -> PathBuf {
         self.log().path().clone()
+    }
+
+    /// The server's major version.
+    #[must_use]
+    pub fn major_version(&self) -> u32 {
+        Installation::get().major_version()
+    }
+
+    /// The connection string of a database, for another server that is to connect.
+    #[must_use]
+    pub fn connection_string(&self, database: &str) -> String {
+        format!("host={} port={} user=postgres dbname={database}", self.host().display(), self.port)
+    }
+
+    /// Creates a tablespace in a directory of its own.
+    #[track_caller]
+    pub fn create_tablespace(&self, name: &str) {
+        let directory = self.host().join(format!("tablespace-{name}"));
+        fs::create_dir(&directory).expect("the cluster's home is writable");
+        give_to_server(&directory);
+        let name = quote_identifier(name);
+        self.session("postgres")
+            .exec(&format!("CREATE TABLESPACE {name} LOCATION '{}'", directory.display()));
     }
 
     /// Creates a database.
@@ -323,9 +419,8 @@ impl Drop for Cluster {
 }
 
 /// A new directory that the server's user owns, with a path short enough for a socket in it.
-fn make_home() -> TempDir {
+fn make_home(mut parent: PathBuf) -> TempDir {
     let prefix = format!("{PREFIX}{}-", std::process::id());
-    let mut parent = std::env::temp_dir();
     if parent.as_os_str().len() + prefix.len() + "/123456/.s.PGSQL.65535".len() > SOCKET_PATH_LIMIT
     {
         parent = "/tmp".into();
@@ -333,11 +428,22 @@ fn make_home() -> TempDir {
     let home = tempfile::Builder::new().prefix(&prefix).tempdir_in(parent);
     let home = home.expect("a temporary directory can be made");
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    give_to_server(home.path());
+    home
+}
+
+/// A directory whose files are in memory, if the system has one.
+fn memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Makes the user that servers run as the owner of a path.
+fn give_to_server(path: &Path) {
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = postgres_user();
-        chown(home.path(), Some(uid), Some(gid)).expect("root can give it away");
+        chown(path, Some(uid), Some(gid)).expect("root can give it away");
     }
-    home
 }
 
 fn postgres_user() -> (u32, u32) {
@@ -351,7 +457,8 @@ fn postgres_user() -> (u32, u32) {
 /// Removes the directories of test processes that were killed; their servers have ended with
 /// them.
 fn remove_orphans() {
-    for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+    let directories = [std::env::temp_dir(), memory()].map(fs::read_dir);
+    for entry in directories.into_iter().flatten().flatten().flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
         if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {

@@ -22,6 +22,26 @@ pub fn psql(cluster: &Cluster, database: &str) -> Program {
     connected(cluster, "psql", database).args(["-X", "-v", "ON_ERROR_STOP=1"])
 }
 
+/// `vacuumdb`, connected to a database.
+#[must_use]
+pub fn vacuumdb(cluster: &Cluster, database: &str) -> Program {
+    connected(cluster, "vacuumdb", database)
+}
+
+/// What a range of the cluster's WAL holds, one record a line, as `pg_waldump` tells it. The
+/// range must have been flushed.
+#[track_caller]
+#[must_use]
+pub fn wal_records(cluster: &Cluster, start: &str, end: &str) -> Vec<String> {
+    let finished = Program::new(cluster, cluster.bindir().join("pg_waldump"))
+        .arg("-p")
+        .arg(cluster.data_directory().join("pg_wal"))
+        .args(["-s", start, "-e", end])
+        .run();
+    finished.assert_exit(0);
+    finished.stdout.lines().map(str::to_owned).collect()
+}
+
 /// `pgbench`, connected to a database.
 #[must_use]
 pub fn pgbench(cluster: &Cluster, database: &str) -> Program {

@@ -113,7 +113,7 @@ impl Tally {
 pub fn run(duration: Duration, weather: Weather) -> (Vec<Tally>, u64) {
     // Dumps and storm block each other crosswise; the sooner one is chosen to end, the more
     // dumps there are.
-    let cluster = ClusterOptions::default().setting("deadlock_timeout = '200ms'").start();
+    let cluster = ClusterOptions::default().preload().setting("deadlock_timeout = '200ms'").start();
     cluster.create_database(DATABASE);
     let storm = Storm::start(&cluster, DATABASE, weather);
     let mut random = Random::new(!weather.seed);

@@ -42,6 +42,13 @@ impl Installation {
         })
     }
 
+    /// The server's major version.
+    pub(crate) fn major_version(&self) -> u32 {
+        // "15.20", and "18beta1" too.
+        let digits = self.version.find(|c: char| !c.is_ascii_digit()).unwrap_or(self.version.len());
+        self.version[..digits].parse().expect("a version begins with a number")
+    }
+
     /// A server program, run as an unprivileged user (servers refuse root) and ended when the
     /// thread that starts it ends.
     pub(crate) fn server_program(&self, name: &str) -> Command {

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 /// A database in which the export begins with `a0.large` and goes on with `a.t`; there is
 /// another `t` in `b`, which is not dumped.
 fn start(extension: bool) -> (Cluster, TempDir, PathBuf) {
-    let cluster = Cluster::start();
+    let cluster = Cluster::preloaded();
     cluster.create_database("db");
     if extension {
         cluster.create_extension("db");

@@ -3,14 +3,13 @@
 //! The cases themselves are data of the library (`stillpoint_tests::race::cases`), which the
 //! soak test runs too; here each gets its two tests.
 
-use stillpoint_tests::Cluster;
 use stillpoint_tests::race::{Check, cases, run};
 
 #[track_caller]
 fn run_named(family: &str, name: &str, check: Check) {
     let case = cases::family(family).iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("no case {name:?} in {family:?}"));
-    run(&Cluster::start(), case, check);
+    run(&check.start_cluster(), case, check);
 }
 
 macro_rules! races {

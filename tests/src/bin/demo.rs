@@ -73,7 +73,7 @@ const CHANGES: [Change; 3] = [
 
 fn main() -> ExitCode {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let cluster = Cluster::start();
+    let cluster = Cluster::preloaded();
     let home = cluster.host().to_owned();
     set_up(&cluster);
     lose_rows(&cluster, directory.path());

@@ -63,7 +63,7 @@ fn soak(options: &Options) -> (usize, Vec<String>) {
         .flat_map(|case| [(case, Check::Extension), (case, Check::Plain)])
         .collect();
     let mut random = Random::new(options.seed);
-    let mut clusters: Vec<_> = (0..options.jobs).map(|_| Cluster::start()).collect();
+    let mut clusters: Vec<_> = (0..options.jobs).map(|_| Cluster::preloaded()).collect();
     let mut runs = 0;
     let mut failures = Vec::new();
     for round in 1..=options.rounds {
@@ -95,7 +95,7 @@ fn run_lane(cluster: &mut Cluster, queue: &Mutex<Iter<'_, (&Case, Check)>>) -> V
             failed.push(format!("{} ({})", case.name, check.as_str()));
             // The failed run's sessions, databases and log entries are none of the next's.
             cluster.forget_log();
-            *cluster = Cluster::start();
+            *cluster = Cluster::preloaded();
         }
     }
 }

@@ -199,7 +199,9 @@ impl Expected {
         let attempts = list(&report["attempts"]);
         let outcomes: Vec<_> = attempts.iter().map(|attempt| &attempt["outcome"]).collect();
         assert_eq!(outcomes, self.outcomes, "{}", finished.scene());
-        let expected: BTreeMap<_, _> = case.changes.iter().map(ToldChange::expected).collect();
+        let kept = case.verdict == Verdict::RowsKept && check == Check::Extension;
+        let expected: BTreeMap<_, _> =
+            case.changes.iter().map(|change| ToldChange::expected(change, kept)).collect();
         for attempt in attempts {
             let found: BTreeMap<_, _> =
                 list(&attempt["changes"]).iter().map(ToldChange::told).collect();
@@ -250,7 +252,8 @@ struct ToldChange {
 }
 
 impl ToldChange {
-    fn expected(change: &super::Change) -> (String, Self) {
+    /// `kept`: every row is proven to be in the new storage.
+    fn expected(change: &super::Change, kept: bool) -> (String, Self) {
         let sorted = |names: &[&str]| {
             let mut names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
             names.sort();
@@ -259,8 +262,8 @@ impl ToldChange {
         let told = Self {
             reasons: sorted(change.reasons),
             ancestors: sorted(change.ancestors),
-            harmless: change.harmless,
-            rows_kept: false,
+            harmless: change.harmless || kept,
+            rows_kept: kept,
         };
         (change.relation.to_owned(), told)
     }

@@ -8,7 +8,7 @@ use crate::compare::{Data, WAYS, assert_dumped_as_by_pg_dump};
 
 #[test]
 fn an_empty_database_is_dumped() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::preloaded();
     cluster.create_database("source");
     cluster.create_extension("source");
     assert_dumped_as_by_pg_dump(&cluster, "source", WAYS);

@@ -155,7 +155,7 @@ const SCRIPTS: &[&[&str]] = &[
 
 #[test]
 fn every_kind_of_relation_is_dumped_as_by_pg_dump() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::preloaded();
     cluster.create_database("source");
     let mut session = cluster.session("source");
     session.exec("CREATE ROLE reader");

@@ -5,7 +5,7 @@ use stillpoint_tests::{Cluster, Stillpoint};
 use crate::compare::assert_dumped_as_by_pg_dump;
 
 fn start() -> (Cluster, tempfile::TempDir) {
-    let cluster = Cluster::start();
+    let cluster = Cluster::preloaded();
     cluster.create_database("source");
     cluster.session("source").exec(
         "CREATE ROLE limited LOGIN; \

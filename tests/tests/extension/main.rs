@@ -40,7 +40,7 @@ impl Race {
     /// A new cluster with the extension, then `setup`, then the snapshot.
     #[track_caller]
     fn begin(setup: &str) -> Self {
-        let cluster = Cluster::start();
+        let cluster = Cluster::preloaded();
         cluster.create_extension(DATABASE);
         let mut other = cluster.session(DATABASE);
         other.exec(setup);

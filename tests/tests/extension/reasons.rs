@@ -297,7 +297,7 @@ fn names_of_any_form_come_back_as_they_are() {
 
 #[test]
 fn names_come_back_as_they_are_in_databases_of_other_encodings() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::preloaded();
     for encoding in ["LATIN1", "SQL_ASCII"] {
         let database = encoding.to_lowercase();
         cluster.session("postgres").exec(&format!(

@@ -1,21 +1,19 @@
-//! `make bench`: what a verified dump costs beside `pg_dump`, and what memory it takes.
-//!
-//! Writes docs/benchmarks.md. `BENCH_TABLES` (10000) and `BENCH_PAIRS` (5) make it shorter.
+//! What a verified dump costs beside `pg_dump`, and what memory it takes.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::thread::{self, available_parallelism};
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use stillpoint_tests::figure::{self, Figure, Goal};
+use stillpoint_tests::figure::{Figure, Goal};
 use stillpoint_tests::measure::{Measured, Series, measure};
 use stillpoint_tests::{Cluster, ClusterOptions, Stillpoint, pg_dump};
 use tempfile::TempDir;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarks.md");
+use crate::{Section, Size};
 
 /// The steps of an attempt, as the report names them.
 const STEPS: [(&str, &str); 6] = [
@@ -35,10 +33,11 @@ struct Runs {
     steps: [Series; STEPS.len()],
 }
 
-fn main() -> ExitCode {
-    let tables = setting("BENCH_TABLES", 10_000);
-    let pairs = setting("BENCH_PAIRS", 5);
+/// Measures dumps; gives the page's section and the figures.
+pub(super) fn run(size: Size) -> Section {
+    let Size { tables, pairs } = size;
     let cluster = ClusterOptions::default()
+        .preload()
         .setting("shared_buffers = 512MB")
         .setting("max_locks_per_transaction = 1000")
         .start();
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
     cluster.drop_database("small");
     let wide_rss = dump_wide_rows(&cluster);
 
-    let figures = [
+    let figures = vec![
         Figure::new(
             "check_10k_tables_extension_seconds",
             step(&extension, "check").median(),
@@ -72,16 +71,11 @@ fn main() -> ExitCode {
         Figure::new("rss_10k_tables_mb", extension.peak_rss.median(), Goal::AtMost(100.0)),
         Figure::new("rss_1gb_table_1mb_rows_mb", wide_rss, Goal::AtMost(100.0)),
     ];
-    let page = page(&cluster, tables, pairs, &extension, &plain, &pg_dump, &figures);
-    if (tables, pairs) == (10_000, 5) {
-        fs::write(PAGE, &page).expect("docs/benchmarks.md can be written");
-    }
-    println!("{}", page.split("## Figures").next().unwrap_or_default().trim_end());
-    println!();
-    if figure::print(&figures) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Section { text: section(tables, &extension, &plain, &pg_dump), figures }
 }
 
-fn make_small_tables(cluster: &Cluster, tables: usize) {
+/// Makes the database `small` of tables with ten rows each.
+pub(super) fn make_small_tables(cluster: &Cluster, tables: usize) {
     println!("making {tables} tables ...");
     cluster.create_database("small");
     let mut session = cluster.session("small");
@@ -238,35 +232,17 @@ fn step<'a>(runs: &'a Runs, name: &str) -> &'a Series {
     &runs.steps[position.expect("a step of an attempt")]
 }
 
-#[allow(clippy::too_many_arguments)]
-fn page(
-    cluster: &Cluster,
-    tables: usize,
-    pairs: usize,
-    extension: &Runs,
-    plain: &Runs,
-    pg_dump: &Series,
-    figures: &[Figure],
-) -> String {
-    let mut session = cluster.session("postgres");
-    let version = session.text("SHOW server_version");
-    let date = session.text("SELECT current_date");
-    let cores = available_parallelism().map_or(1, usize::from);
-    let mut page = format!(
-        "# Benchmarks\n\n\
-         Written by `make bench` on {date}: PostgreSQL {}, {cores} cores, release build.\n\
-         Server and client on one machine. Every tool syncs what it wrote. The tools take turns,\n\
-         {pairs} rounds; seconds as median, minimum and maximum. Of the steps of a dump, all but the\n\
-         last run beside `pg_dump`.\n\n\
+fn section(tables: usize, extension: &Runs, plain: &Runs, pg_dump: &Series) -> String {
+    let mut section = format!(
+        "Of the steps of a dump, all but the last run beside `pg_dump`.\n\n\
          A run starts when creating a file is quick. For five minutes after many files were\n\
          deleted, ext4 searches past them for every new one; whoever creates ten thousand then\n\
          waits for the file system and for nothing else.\n\n\
          ## {tables} tables of 10 rows, two jobs\n\n\
-         | | median | minimum | maximum |\n|---|---|---|---|\n",
-        version.split(' ').next().unwrap_or_default()
+         | | median | minimum | maximum |\n|---|---|---|---|\n"
     );
     let mut row = |name: &str, series: &Series| {
-        let _ = writeln!(page, "| {name} | {series} |");
+        let _ = writeln!(section, "| {name} | {series} |");
     };
     row("`pg_dump -Fd -j2`", pg_dump);
     row("**`stillpoint dump -j 2`, extension**", &extension.whole);
@@ -278,17 +254,5 @@ fn page(
         row(&format!("— {name}"), series);
     }
     row("peak memory of the client, MB", &extension.peak_rss);
-    page.push_str("\n## Figures\n\n```text\n");
-    for figure in figures {
-        let _ = writeln!(page, "{figure}");
-    }
-    page.push_str("```\n");
-    page
-}
-
-fn setting(name: &str, default: usize) -> usize {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is no number: \"{text}\"")),
-        Err(_) => default,
-    }
+    section
 }
