@@ -4,6 +4,7 @@
 //! the caller's `search_path` and rights play no part, nothing is planned, and it works at the
 //! end of a transaction.
 
+use std::cell::OnceCell;
 use std::ffi::CStr;
 
 use stillpoint_check::Oid;
@@ -43,6 +44,9 @@ pub struct Relation {
     pub toast: Oid,
     /// `relisshared`.
     pub is_shared: bool,
+    /// `relhassubclass`: whether anything may inherit from it. It may be true of one that has no
+    /// children any more, and is never false of one that has.
+    pub may_have_children: bool,
     /// `relfilenode`; 0 for a relation without storage of its own and for a mapped one.
     raw_filenode: Oid,
     /// `reltablespace`; 0 is the database's own.
@@ -121,6 +125,7 @@ impl Relation {
                 owner: row.relowner.to_u32(),
                 toast: row.reltoastrelid.to_u32(),
                 is_shared: row.relisshared,
+                may_have_children: row.relhassubclass,
                 raw_filenode: row.relfilenode.to_u32(),
                 raw_tablespace: row.reltablespace.to_u32(),
             }
@@ -211,7 +216,8 @@ fn with_cached<T>(relation: Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> O
 #[derive(Debug)]
 pub struct Catalog {
     classes: OpenRelation,
-    indexes: OpenRelation,
+    /// Opened when it is asked for.
+    indexes: OnceCell<OpenRelation>,
     encoding: Encoding,
 }
 
@@ -221,7 +227,7 @@ impl Catalog {
     pub fn open() -> Self {
         Self {
             classes: OpenRelation::open_for_a_moment(pg_sys::RelationRelationId.to_u32()),
-            indexes: OpenRelation::open_for_a_moment(pg_sys::IndexRelationId.to_u32()),
+            indexes: OnceCell::new(),
             encoding: Encoding::of_database(),
         }
     }
@@ -259,11 +265,17 @@ impl Catalog {
     pub fn indexes(&self, table: Oid) -> Vec<Index> {
         let mut found = Vec::new();
         let mut key = [equals(pg_sys::Anum_pg_index_indrelid, pg_sys::F_OIDEQ, table.into())];
-        self.indexes.scan(Some(pg_sys::IndexIndrelidIndexId), &mut key, None, |tuple| {
-            // SAFETY: a row of pg_index, whose columns of fixed width stand first.
-            let row = unsafe { &*fields::<pg_sys::FormData_pg_index>(tuple) };
-            found.push(Index { oid: row.indexrelid.to_u32(), clusters: row.indisclustered });
-        });
+        let catalog = || OpenRelation::open_for_a_moment(pg_sys::IndexRelationId.to_u32());
+        self.indexes.get_or_init(catalog).scan(
+            Some(pg_sys::IndexIndrelidIndexId),
+            &mut key,
+            None,
+            |tuple| {
+                // SAFETY: a row of pg_index, whose columns of fixed width stand first.
+                let row = unsafe { &*fields::<pg_sys::FormData_pg_index>(tuple) };
+                found.push(Index { oid: row.indexrelid.to_u32(), clusters: row.indisclustered });
+            },
+        );
         found
     }
 }
@@ -278,11 +290,14 @@ pub struct Index {
 }
 
 /// A relation and all that inherit from it or are its partitions, without locking them.
-pub fn inheritors(relation: Oid) -> Vec<Oid> {
+pub fn inheritors(relation: &Relation) -> Vec<Oid> {
+    if !relation.may_have_children {
+        return vec![relation.oid];
+    }
     // SAFETY: the server makes a list of OIDs in the current memory context.
     unsafe {
         let list = missing::find_all_inheritors(
-            relation.into(),
+            relation.oid.into(),
             pg_sys::NoLock as pg_sys::LOCKMODE,
             none(),
         );

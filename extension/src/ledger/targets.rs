@@ -188,11 +188,8 @@ impl Targets {
     }
 
     fn truncate(&mut self, named: &[Named]) {
-        let everything = named.iter().flat_map(|named| {
-            if named.with_children { inheritors(named.relation) } else { vec![named.relation] }
-        });
-        for relation in everything.collect::<Vec<_>>() {
-            self.whole(relation);
+        for relation in expanded(named, |_, named| named.with_children) {
+            self.table(&relation, true, Effect::Announced);
         }
     }
 
@@ -293,7 +290,7 @@ fn expanded(named: &[Named], covers: impl Fn(&Relation, Named) -> bool) -> Vec<R
     for named in named {
         let Some(relation) = known(named.relation) else { continue };
         if covers(&relation, *named) {
-            found.extend(inheritors(relation.oid).into_iter().filter_map(known));
+            found.extend(inheritors(&relation).into_iter().filter_map(known));
         } else {
             found.push(relation);
         }
