@@ -44,14 +44,10 @@ fn a_role_may_be_kept_from_reading_the_control_file() {
 }
 
 #[test]
-fn a_function_that_the_owner_of_the_extensions_schema_has_added_is_not_called() {
+fn a_function_that_somebody_has_added_to_the_extensions_schema_is_not_called() {
     let (cluster, _directory) = start();
-    // CREATE EXTENSION takes a schema that is there as it is, and leaves it to its owner.
-    cluster.session("source").exec(
-        "GRANT CREATE ON DATABASE source TO limited; \
-         SET ROLE limited; CREATE SCHEMA stillpoint; RESET ROLE",
-    );
     cluster.create_extension("source");
+    cluster.session("source").exec("GRANT CREATE, USAGE ON SCHEMA stillpoint TO limited");
     for parameter in ["text", "text[]", "anyarray"] {
         // A warning in the server's log would fail the test.
         cluster.session_as("source", "limited").exec(&format!(
