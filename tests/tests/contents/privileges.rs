@@ -47,7 +47,7 @@ fn a_role_may_be_kept_from_reading_the_control_file() {
 fn a_function_that_somebody_has_added_to_the_extensions_schema_is_not_called() {
     let (cluster, _directory) = start();
     cluster.create_extension("source");
-    cluster.session("source").exec("GRANT CREATE, USAGE ON SCHEMA stillpoint TO limited");
+    cluster.session("source").exec("GRANT USAGE, CREATE ON SCHEMA stillpoint TO limited");
     for parameter in ["text", "text[]", "anyarray"] {
         // A warning in the server's log would fail the test.
         cluster.session_as("source", "limited").exec(&format!(

@@ -39,18 +39,15 @@ impl Locked {
     /// then is final for everything that a lock keeps still.
     pub fn check(mut self, timings: &mut Timings) -> Result<Checked, AttemptEnd> {
         let start = Instant::now();
-        let Tables { workers, peers, method, .. } = &mut self.0;
-        let mut parties: Vec<Party<'_>> = workers.iter_mut().map(Party::from).collect();
-        let changes = changes(&mut parties, peers, *method)?;
+        let changes = self.changes()?;
         timings.check += start.elapsed();
         Ok(Checked { locked: self, changes })
     }
 
-    /// Compares every table, and every sequence, once more.
-    pub fn check_with(&mut self, valued: &mut Valued) -> Result<Vec<Change>, AttemptEnd> {
+    /// One for each table that differs from what the snapshot promises.
+    pub fn changes(&mut self) -> Result<Vec<Change>, AttemptEnd> {
         let Tables { workers, peers, method, .. } = &mut self.0;
         let mut parties: Vec<Party<'_>> = workers.iter_mut().map(Party::from).collect();
-        parties.push(valued.party());
         changes(&mut parties, peers, *method)
     }
 
@@ -93,10 +90,15 @@ impl Valued {
     /// Compares every sequence of the dump, as [`Locked::check`] does tables.
     pub fn check(mut self, timings: &mut Timings) -> Result<Defined, AttemptEnd> {
         let start = Instant::now();
-        let (peers, method) = (self.peers.clone(), self.snapshot.connected.check);
-        let changes = changes(&mut [self.party()], &peers, method)?;
+        let changes = self.changes()?;
         timings.check += start.elapsed();
         Ok(Defined { valued: self, changes })
+    }
+
+    /// One for each sequence that differs from what the snapshot promises.
+    pub fn changes(&mut self) -> Result<Vec<Change>, AttemptEnd> {
+        let (peers, method) = (self.peers.clone(), self.snapshot.connected.check);
+        changes(&mut [self.party()], &peers, method)
     }
 
     fn party(&mut self) -> Party<'_> {

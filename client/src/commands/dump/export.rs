@@ -11,7 +11,6 @@ use stillpoint_check::Oid;
 
 use super::check::{Checked, Defined, moved};
 use super::lock::{Locked, Worker};
-use super::sequences::Valued;
 use super::stop::{Alarm, Stop};
 use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::{Toc, data_file_name};
@@ -133,19 +132,13 @@ impl Verified {
 }
 
 impl Exported {
-    /// Checks everything once more while the locks are still held: a schema that was renamed
-    /// under a lock has made a name mean another table.
-    pub fn check_again(
-        mut self,
-        defined: Defined,
-        timings: &mut Timings,
-    ) -> Result<Rechecked, AttemptEnd> {
+    /// Checks the tables once more while their locks are still held: a schema that was renamed
+    /// under a lock has made a name mean another table. What `pg_dump` reads meanwhile plays no
+    /// part: names are compared when it has ended.
+    pub fn check_again(mut self, timings: &mut Timings) -> Result<Rechecked, AttemptEnd> {
         let start = Instant::now();
-        let Defined { mut valued, changes } = defined;
-        self.left_out.extend(moved(&changes));
-        self.changes.extend(changes);
-        let late = self.locked.check_with(&mut valued)?;
-        timings.recheck = start.elapsed();
+        let late = self.locked.changes()?;
+        timings.recheck += start.elapsed();
         let moved_late: HashSet<Oid> = moved(&late).difference(&self.left_out).copied().collect();
         let mut unread = std::mem::take(&mut self.unread).into_iter();
         if let Some((_, error)) = unread.find(|(relation, _)| !moved_late.contains(relation)) {
@@ -153,8 +146,7 @@ impl Exported {
             return Err(AttemptEnd::Fatal(error));
         }
         self.changes = with_late(std::mem::take(&mut self.changes), late);
-        self.changes.sort_by_key(|change| change.relation);
-        Ok(Rechecked { exported: self, valued, moved_late })
+        Ok(Rechecked { exported: self, moved_late })
     }
 
     /// Takes tables out of the archive whose rows have been written already.
@@ -189,7 +181,6 @@ fn with_late(mut changes: Vec<Change>, late: Vec<Change>) -> Vec<Change> {
 /// What the check after the export found.
 pub struct Rechecked {
     exported: Exported,
-    valued: Valued,
     moved_late: HashSet<Oid>,
 }
 
@@ -204,13 +195,33 @@ impl Rechecked {
         self.exported.changes
     }
 
-    /// Completes the table of contents; what moved is left out of it. Nothing is read from here
-    /// on: the sessions end, and with them their locks.
-    pub fn complete(self, directory: &Path) -> Result<Completed, AttemptEnd> {
-        let Self { mut exported, mut valued, moved_late } = self;
+    /// Checks the sequences once more, and completes the table of contents. What moved is left
+    /// out of it, if that may be. Nothing is read from here on: the sessions end, and with them
+    /// their locks.
+    pub fn complete(
+        self,
+        defined: Defined,
+        directory: &Path,
+        leave_out: bool,
+        timings: &mut Timings,
+    ) -> Result<Completed, AttemptEnd> {
+        let Self { mut exported, moved_late } = self;
+        let Defined { mut valued, changes: of_sequences } = defined;
+        let start = Instant::now();
+        let late = valued.changes()?;
+        timings.recheck += start.elapsed();
+        let of_sequences = with_late(of_sequences, late);
+        let moved_sequences = moved(&of_sequences);
+
         exported.remove(&moved_late, directory)?;
-        let Exported { locked, changes, mut left_out, files, .. } = exported;
+        let Exported { locked, mut changes, mut left_out, files, .. } = exported;
+        changes.extend(of_sequences);
+        changes.sort_by_key(|change| change.relation);
+        if !moved_sequences.is_empty() && !leave_out {
+            return Err(AttemptEnd::moved(changes));
+        }
         left_out.extend(moved_late);
+        left_out.extend(moved_sequences);
         let rows = locked.0.workers.iter().flat_map(|worker| &worker.relations);
         valued.add_tables(rows.filter(|row| !left_out.contains(&row.relation)).collect())?;
         valued.add_values(&left_out)?;

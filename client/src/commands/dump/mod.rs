@@ -15,12 +15,12 @@
 //! The rows, in the workers' sessions:
 //!
 //! [`Dealt`](lock::Dealt) → [`Locked`](lock::Locked) → [`Checked`](check::Checked) →
-//! [`Verified`](export::Verified) → [`Exported`](export::Exported)
+//! [`Verified`](export::Verified) → [`Exported`](export::Exported) →
+//! [`Rechecked`](export::Rechecked)
 //!
-//! When both are there, everything is compared once more, and put into one archive:
+//! When both are there, they are put into one archive:
 //!
-//! [`Defined`](check::Defined) and [`Exported`](export::Exported) →
-//! [`Rechecked`](export::Rechecked) → [`Completed`] → archive
+//! [`Defined`](check::Defined) and [`Rechecked`](export::Rechecked) → [`Completed`] → archive
 //!
 //! An attempt ends where a stage finds that DDL has come in between. All its connections are
 //! closed then, and the next attempt starts from the user's own words on a new snapshot.
@@ -132,7 +132,7 @@ fn dump(options: &Options, recorder: &mut Recorder) -> Result<bool, Error> {
         let last = number >= options.attempts;
         let mut tried = Tried::begin();
         let attempt = Attempt { options, patterns: &patterns, pg_dump: &pg_dump, last };
-        match attempt.run(&partial, recorder, &mut tried) {
+        match attempt.run(&partial, &tree, recorder, &mut tried) {
             Ok(completed) => {
                 let outcome = if completed.left_out.is_empty() {
                     AttemptOutcome::Verified
@@ -199,6 +199,7 @@ impl Attempt<'_> {
     fn run(
         &self,
         partial: &Partial,
+        tree: &Tree,
         recorder: &mut Recorder,
         tried: &mut Tried,
     ) -> Result<Completed, AttemptEnd> {
@@ -216,13 +217,10 @@ impl Attempt<'_> {
         let started = resolved.describe(options, self.pg_dump, directory)?;
         let (describing, dealt) = started.deal(options, timings)?;
 
-        let order = Order { options, directory, leave_out: self.may_leave_out() };
-        let (defined, exported) = order.run(describing, dealt, timings)?;
-        let rechecked = exported.check_again(defined, timings)?;
-        if rechecked.has_moved() && !self.may_leave_out() {
-            return Err(AttemptEnd::moved(rechecked.into_changes()));
-        }
-        rechecked.complete(directory)
+        let leave_out = self.may_leave_out();
+        let order = Order { options, directory, tree, leave_out };
+        let (defined, rechecked) = order.run(describing, dealt, timings)?;
+        rechecked.complete(defined, directory, leave_out, timings)
     }
 
     const fn may_leave_out(&self) -> bool {

@@ -2,18 +2,20 @@
 
 use std::path::Path;
 
-use super::check::{Defined, moved};
+use super::check::{Checked, Defined, moved};
 use super::ddl::Describing;
-use super::export::Exported;
+use super::export::Rechecked;
 use super::lock::{Budget, Dealt, Locked};
 use super::stop::{Alarm, Stop};
 use super::{AttemptEnd, Error, Options, Timings};
+use crate::durable::Tree;
 
 /// What both sides go by.
 #[derive(Clone, Copy)]
 pub struct Order<'a> {
     pub options: &'a Options,
     pub directory: &'a Path,
+    pub tree: &'a Tree,
     /// What has moved is left out and does not end the attempt.
     pub leave_out: bool,
 }
@@ -26,7 +28,7 @@ impl Order<'_> {
         mut describing: Describing,
         dealt: Dealt,
         timings: &mut Timings,
-    ) -> Result<(Defined, Exported), AttemptEnd> {
+    ) -> Result<(Defined, Rechecked), AttemptEnd> {
         let dealt = match dealt.beside() {
             Some(tables) if describing.has_locked(&tables, self.options)? => {
                 match dealt.lock_at_once(self.options, timings)? {
@@ -46,18 +48,21 @@ impl Order<'_> {
         describing: Describing,
         locked: Locked,
         timings: &mut Timings,
-    ) -> Result<(Defined, Exported), AttemptEnd> {
+    ) -> Result<(Defined, Rechecked), AttemptEnd> {
         let stop = Stop::new(&locked.0);
         let pg_dump = describing.waker.clone();
         let mut timings_of_rows = Timings::default();
-        let (defined, exported) = std::thread::scope(|scope| {
+        let (defined, rechecked) = std::thread::scope(|scope| {
             let rows = scope.spawn(|| {
                 // Not before this side has said why it fails: to find that out, it needs the
                 // snapshot, which the other side holds.
                 let alarm = Alarm::new(|| pg_dump.stop());
-                let exported = self.export(locked, &stop, &mut timings_of_rows)?;
+                let rechecked = self.export(locked, &stop, &mut timings_of_rows)?;
+                // `pg_dump` still reads, mostly. What is on the disk by the time that it is done
+                // need not be waited for then.
+                self.tree.sync().map_err(Error::from)?;
                 alarm.call_off();
-                Ok(exported)
+                Ok(rechecked)
             });
             let alarm = Alarm::new(|| stop.set());
             let defined = self.define(describing, timings);
@@ -69,8 +74,8 @@ impl Order<'_> {
             (defined, super::join(rows))
         });
         *timings += timings_of_rows;
-        match (defined, exported) {
-            (Ok(defined), Ok(exported)) => Ok((defined, exported)),
+        match (defined, rechecked) {
+            (Ok(defined), Ok(rechecked)) => Ok((defined, rechecked)),
             // Where one has stopped the other, it is the one that tells why.
             (Err(AttemptEnd::Fatal(Error::Stopped)), Err(end)) => Err(end),
             (Err(end), _) | (_, Err(end)) => Err(end),
@@ -92,13 +97,26 @@ impl Order<'_> {
         locked: Locked,
         stop: &Stop,
         timings: &mut Timings,
-    ) -> Result<Exported, AttemptEnd> {
-        let checked = locked.check(timings)?;
+    ) -> Result<Rechecked, AttemptEnd> {
+        self.export_checked(locked.check(timings)?, stop, timings)
+    }
+
+    fn export_checked(
+        self,
+        checked: Checked,
+        stop: &Stop,
+        timings: &mut Timings,
+    ) -> Result<Rechecked, AttemptEnd> {
         if !moved(&checked.changes).is_empty() && !self.leave_out {
             return Err(AttemptEnd::moved(checked.changes));
         }
-        let Self { options, directory, leave_out } = self;
-        checked.verified().export(options, directory, leave_out, stop, timings)
+        let Self { options, directory, leave_out, .. } = self;
+        let exported = checked.verified().export(options, directory, leave_out, stop, timings)?;
+        let rechecked = exported.check_again(timings)?;
+        if rechecked.has_moved() && !leave_out {
+            return Err(AttemptEnd::moved(rechecked.into_changes()));
+        }
+        Ok(rechecked)
     }
 
     /// No worker asks for a lock before `pg_dump` has ended, and nothing is read before
@@ -108,8 +126,8 @@ impl Order<'_> {
         describing: Describing,
         dealt: Dealt,
         timings: &mut Timings,
-    ) -> Result<(Defined, Exported), AttemptEnd> {
-        let Self { options, directory, leave_out } = self;
+    ) -> Result<(Defined, Rechecked), AttemptEnd> {
+        let Self { options, directory, leave_out, .. } = self;
         let described = describing.finish(options, directory, timings)?;
         let budget = Budget::begin(options);
         let locked = dealt.lock(budget, timings)?;
@@ -123,7 +141,7 @@ impl Order<'_> {
             }
         }
         let stop = Stop::new(&checked.locked.0);
-        let exported = checked.verified().export(options, directory, leave_out, &stop, timings)?;
-        Ok((defined, exported))
+        let rechecked = self.export_checked(checked, &stop, timings)?;
+        Ok((defined, rechecked))
     }
 }
