@@ -1,7 +1,7 @@
 //! The ledger, and the truth to hold it against.
 //!
 //! [`Storage`] is what `pg_class` says before and after something was done, [`Entry`] a row of
-//! the ledger. [`findings`] compares the two: it knows no statement, only that whatever lost its
+//! the ledger. [`findings()`] compares the two: it knows no statement, only that whatever lost its
 //! filenode must have been told exactly once, and nothing else.
 
 mod entry;

@@ -163,6 +163,23 @@ fn a_schema_of_that_name_without_the_extension_is_left_alone() {
 }
 
 #[test]
+fn a_schema_that_is_not_a_superusers_does_not_get_the_ledger() {
+    let mut scene = Scene::new(T);
+    let _owner = owner(&mut scene);
+    scene.cluster.create_database("mine");
+    let mut superuser = scene.cluster.session("mine");
+    superuser.exec("CREATE SCHEMA stillpoint AUTHORIZATION owner");
+    // Who owns a schema may drop what is in it, whoever has made it.
+    let error = refusal(&scene.cluster, &mut superuser, "CREATE EXTENSION stillpoint");
+    assert_eq!(error.code(), &SqlState::INSUFFICIENT_PRIVILEGE, "{error}");
+    superuser.exec("CREATE EXTENSION stillpoint VERSION '0.1.0'");
+    let error = refusal(&scene.cluster, &mut superuser, "ALTER EXTENSION stillpoint UPDATE");
+    assert_eq!(error.code(), &SqlState::INSUFFICIENT_PRIVILEGE, "{error}");
+    superuser.exec("ALTER SCHEMA stillpoint OWNER TO postgres");
+    superuser.exec("ALTER EXTENSION stillpoint UPDATE");
+}
+
+#[test]
 fn a_superuser_is_recorded_like_anybody_and_triggers_on_the_ledger_are_not_asked() {
     let mut scene = Scene::new(T);
     scene.session.exec(

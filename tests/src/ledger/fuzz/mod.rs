@@ -2,7 +2,7 @@
 //!
 //! Every lane is a session with a schema of its own that nobody else changes. So what `pg_class`
 //! says before and after one of its transactions is exactly what the transaction did, however
-//! many lanes run, and the ledger must say the same: [`findings`](super::findings) compares.
+//! many lanes run, and the ledger must say the same: [`findings()`](super::findings()) compares.
 
 mod lane;
 mod statement;
