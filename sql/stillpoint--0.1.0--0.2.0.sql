@@ -78,6 +78,17 @@ CREATE FUNCTION stillpoint.status()
 
 COMMENT ON FUNCTION stillpoint.status() IS 'whether the ledger records, and since when';
 
+-- It takes rows out in the ledger's own way, so that no publication has to do with it. For whoever
+-- administers the ledger: nobody else may shorten it.
+CREATE FUNCTION stillpoint.prune() RETURNS bigint
+    LANGUAGE c VOLATILE PARALLEL UNSAFE
+    AS 'MODULE_PATHNAME', 'prune_wrapper';
+
+REVOKE EXECUTE ON FUNCTION stillpoint.prune() FROM PUBLIC;
+
+COMMENT ON FUNCTION stillpoint.prune() IS
+    'removes from the ledger what is older than stillpoint.ledger_retention';
+
 -- Refuses a schema whose owner could drop the ledger, and a database where transactions are
 -- prepared that nothing has recorded; notes the beginning; warns if the library is not in every
 -- session, so that nothing will be recorded.

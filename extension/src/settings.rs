@@ -67,6 +67,11 @@ pub fn records_rewrites_only() -> bool {
     RECORD_VACUUM.get() == REWRITES
 }
 
+/// How long rows of the ledger are kept, in minutes.
+pub fn retention_minutes() -> i64 {
+    i64::from(LEDGER_RETENTION.get())
+}
+
 /// Deliberate defects, for builds that are to show that the tests find them.
 #[cfg(feature = "mutants")]
 pub mod mutant {

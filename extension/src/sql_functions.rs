@@ -3,10 +3,11 @@
 use crate::changed_relations::changed_relations;
 use crate::fence::call::sql_function;
 use crate::fence::{Answer, Call, Failure};
-use crate::ledger::{begin_ledger, status};
+use crate::ledger::{begin_ledger, prune, status};
 
 sql_function!(changed_relations_wrapper, pg_finfo_changed_relations_wrapper, changed_relations);
 sql_function!(begin_ledger_wrapper, pg_finfo_begin_ledger_wrapper, begin_ledger);
+sql_function!(prune_wrapper, pg_finfo_prune_wrapper, prune);
 sql_function!(status_wrapper, pg_finfo_status_wrapper, status);
 sql_function!(version_wrapper, pg_finfo_version_wrapper, version);
 

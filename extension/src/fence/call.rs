@@ -50,6 +50,11 @@ impl Answer {
         Self(datum::text(value, Encoding::of_database()))
     }
 
+    /// A value of type `bigint`.
+    pub fn bigint(value: i64) -> Self {
+        Self(datum::wide(value as u64))
+    }
+
     /// What a function returns that is declared to return nothing.
     pub fn nothing() -> Self {
         Self(Datum::null())

@@ -5,12 +5,13 @@
 //! end of a transaction.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 
 use stillpoint_check::Oid;
 
-use super::relation::{OpenRelation, equals, fields, none};
-use super::{Encoding, Snapshot, compat, list, missing, pg_sys};
+use super::relation::{OpenRelation, equals, fields};
+use super::{Encoding, Snapshot, compat, missing, pg_sys};
 
 /// Where the bytes of a relation's main fork are, as it stands in their path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -139,6 +140,12 @@ pub(super) const HEAP: Oid = 2;
 /// The schema `pg_catalog` (`PG_CATALOG_NAMESPACE` in pg_namespace.dat).
 pub const CATALOGS: Oid = 11;
 
+// The bindings know nothing of pg_inherits: the catalog, its column inhparent, and the index on that
+// (pg_inherits.h).
+const INHERITS: Oid = 2611;
+const INHERITS_PARENT: u32 = 2;
+const INHERITS_BY_PARENT: Oid = 2187;
+
 /// Whether a relation is one of those that initdb makes (`FirstNormalObjectId` in transam.h): no
 /// other is mapped.
 #[must_use]
@@ -158,57 +165,24 @@ fn database_tablespace() -> Oid {
     unsafe { pg_sys::MyDatabaseTableSpace }.to_u32()
 }
 
-/// What the backend's cache of `pg_class` knows of a relation now.
-#[derive(Debug)]
-pub enum Cached {
-    /// There is none.
-    Missing,
-    /// Its row was written by another transaction than this one.
-    Foreign,
-    /// Its row was written by this transaction.
-    Own(Relation),
-    /// Its row is that of a temporary relation.
-    Temporary,
-}
-
-/// Whether this transaction can have changed a relation's row: a look into the cache, which is
-/// many times quicker than a scan.
-pub fn cached(relation: Oid) -> Cached {
-    let look = |tuple: pg_sys::HeapTuple| {
-        // SAFETY: the cache holds whole rows of pg_class, header included.
-        unsafe {
-            let xmin = pg_sys::htup::HeapTupleHeaderGetXmin((*tuple).t_data);
-            if (*fields::<pg_sys::FormData_pg_class>(tuple)).relpersistence as u8 == b't' {
-                Cached::Temporary
-            } else if pg_sys::TransactionIdIsCurrentTransactionId(xmin) {
-                Cached::Own(Relation::read(tuple, Encoding::of_database()))
-            } else {
-                Cached::Foreign
-            }
-        }
-    };
-    with_cached(relation, look).unwrap_or(Cached::Missing)
-}
-
-/// A relation as it is now, with this transaction's changes.
-pub fn relation(relation: Oid) -> Option<Relation> {
-    with_cached(relation, |tuple| Relation::read(tuple, Encoding::of_database()))
-}
-
-fn with_cached<T>(relation: Oid, look: impl FnOnce(pg_sys::HeapTuple) -> T) -> Option<T> {
+/// A relation as it is now, with this transaction's changes, out of the backend's cache.
+///
+/// Only to be asked for what is likely to be there: of what is not, the cache keeps for ever that
+/// it is not.
+pub fn relation(oid: Oid) -> Option<Relation> {
     // SAFETY: the cache hands out a row of pg_class, which is valid until it is released; after
     // an error the resource owner releases it.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(
             pg_sys::SysCacheIdentifier::RELOID as i32,
-            pg_sys::Datum::from(relation),
+            pg_sys::Datum::from(oid),
         );
         if tuple.is_null() {
             return None;
         }
-        let seen = look(tuple);
+        let relation = Relation::read(tuple, Encoding::of_database());
         pg_sys::ReleaseSysCache(tuple);
-        Some(seen)
+        Some(relation)
     }
 }
 
@@ -243,6 +217,22 @@ impl Catalog {
         found
     }
 
+    /// A relation as `snapshot` sees it, if it may have been changed since: where no transaction has
+    /// touched its row, there is nothing to look for.
+    #[must_use]
+    pub fn touched_relation(&self, relation: Oid, snapshot: &Snapshot) -> Option<Relation> {
+        let mut found = None;
+        let mut key = [equals(pg_sys::Anum_pg_class_oid, pg_sys::F_OIDEQ, relation.into())];
+        self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, Some(snapshot), |tuple| {
+            // SAFETY: a row has a header.
+            let marks = unsafe { (*(*tuple).t_data).t_infomask };
+            if u32::from(marks) & pg_sys::HEAP_XMAX_INVALID == 0 {
+                found = Some(Relation::read(tuple, self.encoding));
+            }
+        });
+        found
+    }
+
     /// All relations that `snapshot` sees, or that are there now, and that are `wanted`.
     #[must_use]
     pub fn relations(
@@ -258,6 +248,31 @@ impl Catalog {
             }
         });
         found
+    }
+
+    /// A relation and all that inherit from it or are its partitions now, each once. Nothing is
+    /// locked, and nothing fails for what is dropped meanwhile, as `find_all_inheritors()` would.
+    #[must_use]
+    pub fn inheritors(&self, relation: &Relation) -> Vec<Oid> {
+        let mut all = vec![relation.oid];
+        if !relation.may_have_children {
+            return all;
+        }
+        let inherits = OpenRelation::open_for_a_moment(INHERITS);
+        let mut seen = BTreeSet::from([relation.oid]);
+        let mut next = 0;
+        while let Some(&parent) = all.get(next) {
+            next += 1;
+            let mut key = [equals(INHERITS_PARENT, pg_sys::F_OIDEQ, parent.into())];
+            inherits.scan(Some(INHERITS_BY_PARENT), &mut key, None, |tuple| {
+                // SAFETY: a row of pg_inherits, whose first column is the child.
+                let child = unsafe { (*fields::<Inherits>(tuple)).child }.to_u32();
+                if seen.insert(child) {
+                    all.push(child);
+                }
+            });
+        }
+        all
     }
 
     /// The indexes of a table, as they are now.
@@ -280,6 +295,12 @@ impl Catalog {
     }
 }
 
+/// A row of `pg_inherits`, as far as it is of interest.
+#[repr(C)]
+struct Inherits {
+    child: pg_sys::Oid,
+}
+
 /// A row of `pg_index`.
 #[derive(Clone, Copy, Debug)]
 pub struct Index {
@@ -287,22 +308,6 @@ pub struct Index {
     pub oid: Oid,
     /// Whether its table was last clustered by it.
     pub clusters: bool,
-}
-
-/// A relation and all that inherit from it or are its partitions, without locking them.
-pub fn inheritors(relation: &Relation) -> Vec<Oid> {
-    if !relation.may_have_children {
-        return vec![relation.oid];
-    }
-    // SAFETY: the server makes a list of OIDs in the current memory context.
-    unsafe {
-        let list = missing::find_all_inheritors(
-            relation.oid.into(),
-            pg_sys::NoLock as pg_sys::LOCKMODE,
-            none(),
-        );
-        list::oids(list).collect()
-    }
 }
 
 /// The tablespace of that name; `None` if there is none.

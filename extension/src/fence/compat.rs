@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use stillpoint_check::Oid;
 
-use super::{pg_sys, utility};
+use super::{Snapshot, pg_sys, utility};
 
 // The type `pg_lsn`; its OID has another name since 14.
 #[cfg(feature = "pg13")]
@@ -188,6 +188,32 @@ pub(super) fn may_use_schema(schema: pg_sys::Oid) -> bool {
         }
     };
     answer == pg_sys::AclResult::ACLCHECK_OK
+}
+
+/// Fetches the row at `tuple.t_self` if the snapshot sees it, and gives the buffer that it lies in,
+/// pinned (`heap_fetch()` in heapam.c). 15 has added the argument `keep_buf`.
+///
+/// # Safety
+///
+/// The relation is open, the place one of its own.
+pub(super) unsafe fn heap_fetch(
+    relation: pg_sys::Relation,
+    snapshot: &Snapshot,
+    tuple: pg_sys::HeapTuple,
+) -> Option<pg_sys::Buffer> {
+    let mut buffer = pg_sys::InvalidBuffer as pg_sys::Buffer;
+    // SAFETY: the caller's promise.
+    let found = unsafe {
+        #[cfg(any(feature = "pg13", feature = "pg14"))]
+        {
+            pg_sys::heap_fetch(relation, snapshot.as_raw(), tuple, &raw mut buffer)
+        }
+        #[cfg(not(any(feature = "pg13", feature = "pg14")))]
+        {
+            pg_sys::heap_fetch(relation, snapshot.as_raw(), tuple, &raw mut buffer, false)
+        }
+    };
+    found.then_some(buffer)
 }
 
 /// Inserts into an index (`index_insert()` in indexam.c). 14 has added the argument

@@ -6,13 +6,6 @@ use stillpoint_check::Oid;
 use super::pg_sys;
 
 unsafe extern "C-unwind" {
-    #[link_name = "find_all_inheritors"]
-    fn raw_find_all_inheritors(
-        parent: pg_sys::Oid,
-        mode: pg_sys::LOCKMODE,
-        parents: *mut *mut pg_sys::List,
-    ) -> *mut pg_sys::List;
-
     // Renamed in 16.
     #[cfg_attr(
         any(feature = "pg13", feature = "pg14", feature = "pg15"),
@@ -23,20 +16,6 @@ unsafe extern "C-unwind" {
         link_name = "RelationMapOidToFilenumber"
     )]
     fn raw_mapped_filenode(relation: pg_sys::Oid, shared: bool) -> pg_sys::Oid;
-}
-
-/// `find_all_inheritors()` in pg_inherits.c.
-///
-/// # Safety
-///
-/// As for any function of the bindings: in a transaction, on the backend's one thread.
-pub(super) unsafe fn find_all_inheritors(
-    parent: pg_sys::Oid,
-    mode: pg_sys::LOCKMODE,
-    parents: *mut *mut pg_sys::List,
-) -> *mut pg_sys::List {
-    // SAFETY: the caller's promise; nothing is held across the boundary.
-    unsafe { pg_sys::ffi::pg_guard_ffi_boundary(|| raw_find_all_inheritors(parent, mode, parents)) }
 }
 
 /// The file of a mapped relation, changes of this transaction included; 0 if the mapper knows

@@ -7,7 +7,7 @@
 //! Nothing here fails because of what the user has written. What the server is going to refuse
 //! means nothing to us, so that its own error comes, at its own place in the order.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::marker::PhantomData;
 
 use stillpoint_check::Oid;
@@ -70,8 +70,24 @@ pub struct Vacuum {
     pub skips_all: bool,
     /// Whether no relation was named: all of the database are meant.
     pub whole_database: bool,
-    /// Those that were named and that exist.
-    pub relations: Vec<Named>,
+    /// Those that were named.
+    names: Vec<Name>,
+}
+
+/// A relation's name as it stands in a statement, kept for longer than that: what it means is to be
+/// asked again while the statement runs and when it has ended.
+#[derive(Debug)]
+enum Name {
+    Oid(Oid),
+    Text { schema: Option<CString>, name: CString, with_children: bool },
+}
+
+impl Vacuum {
+    /// What the names mean now, those that mean anything.
+    #[must_use]
+    pub fn relations(&self) -> Vec<Named> {
+        self.names.iter().filter_map(Name::named).collect()
+    }
 }
 
 /// What REINDEX is to rebuild.
@@ -197,10 +213,10 @@ unsafe fn vacuum(statement: &pg_sys::VacuumStmt) -> Work {
         }
         vacuum.whole_database = statement.rels.is_null();
         for relation in list::pointers::<pg_sys::VacuumRelation>(statement.rels) {
-            vacuum.relations.extend(if (*relation).oid == pg_sys::InvalidOid {
-                named((*relation).relation)
+            vacuum.names.extend(if (*relation).oid == pg_sys::InvalidOid {
+                name((*relation).relation)
             } else {
-                Some(Named { relation: (*relation).oid.to_u32(), with_children: false })
+                Some(Name::Oid((*relation).oid.to_u32()))
             });
         }
     }
@@ -330,34 +346,62 @@ pub(super) unsafe fn is_on(option: *mut pg_sys::DefElem) -> bool {
     error::caught(|| Ok(unsafe { pg_sys::defGetBoolean(option) })).unwrap_or(false)
 }
 
-/// The relation that a name means now; `None` if none, or none that the user may look up
-/// (`RangeVarGetRelidExtended()` in namespace.c, without its errors).
+/// The relation that a name means now; `None` if none, or none that the user may look up.
 ///
 /// # Safety
 ///
 /// The name is null or a node as the parser makes it.
-unsafe fn named(name: *mut pg_sys::RangeVar) -> Option<Named> {
-    if name.is_null() {
+unsafe fn named(node: *mut pg_sys::RangeVar) -> Option<Named> {
+    // SAFETY: the caller's promise.
+    unsafe { name(node) }?.named()
+}
+
+/// A copy of a name; `None` if it is in another database.
+///
+/// # Safety
+///
+/// As above.
+unsafe fn name(node: *mut pg_sys::RangeVar) -> Option<Name> {
+    if node.is_null() {
         return None;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's promise: all of them are strings, or null where they are not written.
     unsafe {
-        let name = &*name;
-        let is_elsewhere = !name.catalogname.is_null()
-            && !super::catalog::is_this_database(CStr::from_ptr(name.catalogname));
-        if is_elsewhere {
-            return None;
-        }
-        let relation = if name.schemaname.is_null() {
-            pg_sys::RelnameGetRelid(name.relname)
-        } else {
-            let schema = pg_sys::LookupNamespaceNoError(name.schemaname);
-            if schema == pg_sys::InvalidOid || !compat::may_use_schema(schema) {
-                return None;
+        let node = &*node;
+        let is_elsewhere = !node.catalogname.is_null()
+            && !super::catalog::is_this_database(CStr::from_ptr(node.catalogname));
+        (!is_elsewhere).then(|| Name::Text {
+            schema: (!node.schemaname.is_null())
+                .then(|| CStr::from_ptr(node.schemaname).to_owned()),
+            name: CStr::from_ptr(node.relname).to_owned(),
+            with_children: node.inh,
+        })
+    }
+}
+
+impl Name {
+    /// What it means now (`RangeVarGetRelidExtended()` in namespace.c, without its errors).
+    fn named(&self) -> Option<Named> {
+        let (schema, name, with_children) = match self {
+            Self::Oid(relation) => {
+                return Some(Named { relation: *relation, with_children: false });
             }
-            pg_sys::get_relname_relid(name.relname, schema)
+            Self::Text { schema, name, with_children } => (schema, name, *with_children),
+        };
+        // SAFETY: the server reads the strings.
+        let relation = unsafe {
+            match schema {
+                None => pg_sys::RelnameGetRelid(name.as_ptr()),
+                Some(schema) => {
+                    let schema = pg_sys::LookupNamespaceNoError(schema.as_ptr());
+                    if schema == pg_sys::InvalidOid || !compat::may_use_schema(schema) {
+                        return None;
+                    }
+                    pg_sys::get_relname_relid(name.as_ptr(), schema)
+                }
+            }
         };
         (relation != pg_sys::InvalidOid)
-            .then(|| Named { relation: relation.to_u32(), with_children: name.inh })
+            .then(|| Named { relation: relation.to_u32(), with_children })
     }
 }

@@ -108,21 +108,15 @@ impl Table {
         let mut values = vec![pg_sys::Datum::null(); self.width()];
         let mut nulls = vec![true; self.width()];
         self.relation.scan(index, &mut keys, Some(snapshot), |tuple| {
-            // SAFETY: the tuple has the columns of its table, and there is room for as many.
+            // SAFETY: the tuple is one of this table, and there is room for all its columns.
             let place = unsafe {
-                pg_sys::heap_deform_tuple(
-                    tuple,
-                    self.relation.description(),
-                    values.as_mut_ptr(),
-                    nulls.as_mut_ptr(),
-                );
+                self.deform(tuple, &mut values, &mut nulls);
                 Place((*tuple).t_self)
             };
             if matches!(key, XidKey::Missing) && !nulls[position] {
                 return;
             }
-            let values: Vec<_> = self.positions.iter().map(|&position| values[position]).collect();
-            let nulls: Vec<_> = self.positions.iter().map(|&position| nulls[position]).collect();
+            let (values, nulls) = self.live(&values, &nulls);
             each(place, &Row::new(&self.types, &values, &nulls, self.encoding));
         });
     }
@@ -152,12 +146,75 @@ impl Table {
         unsafe { list::oids(list) }.find(usable)
     }
 
-    /// Deletes the row at `place`, which the caller has seen there.
-    pub fn delete(&self, place: Place) {
+    /// Deletes the row at `place` if it is still the one that the caller has seen there; gives
+    /// whether it was. It may be gone, or another in its place, where a superuser deletes rows,
+    /// too.
+    pub fn delete(&self, place: Place, is_same: impl FnOnce(&Row<'_>) -> bool) -> bool {
+        if !self.at(place, is_same) {
+            return false;
+        }
         let mut place = place.0;
-        // SAFETY: the relation is open for writing. A row that somebody else has deleted
-        // meanwhile is an error.
-        unsafe { pg_sys::simple_heap_delete(self.relation.as_raw(), &raw mut place) };
+        let mut failure = pg_sys::TM_FailureData::default();
+        // SAFETY: the relation is open for writing, and the place is one of its rows.
+        let result = unsafe {
+            pg_sys::heap_delete(
+                self.relation.as_raw(),
+                &raw mut place,
+                pg_sys::GetCurrentCommandId(true),
+                super::relation::none(),
+                true,
+                &raw mut failure,
+                false,
+            )
+        };
+        result == pg_sys::TM_Result::TM_Ok
+    }
+
+    /// Whether there is a row at `place`, and `is_same` of it.
+    fn at(&self, place: Place, is_same: impl FnOnce(&Row<'_>) -> bool) -> bool {
+        let mut tuple = pg_sys::HeapTupleData { t_self: place.0, ..Default::default() };
+        let snapshot = Snapshot::of_each_row();
+        // SAFETY: the relation is open. The row is valid while its buffer is pinned, which after
+        // an error the resource owner unpins.
+        unsafe {
+            let Some(buffer) =
+                compat::heap_fetch(self.relation.as_raw(), &snapshot, &raw mut tuple)
+            else {
+                return false;
+            };
+            let mut values = vec![pg_sys::Datum::null(); self.width()];
+            let mut nulls = vec![true; self.width()];
+            self.deform(&raw mut tuple, &mut values, &mut nulls);
+            let (values, nulls) = self.live(&values, &nulls);
+            let same = is_same(&Row::new(&self.types, &values, &nulls, self.encoding));
+            pg_sys::ReleaseBuffer(buffer);
+            same
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The tuple is one of this table, and there is room for all its columns.
+    unsafe fn deform(
+        &self,
+        tuple: pg_sys::HeapTuple,
+        values: &mut [pg_sys::Datum],
+        nulls: &mut [bool],
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            pg_sys::heap_deform_tuple(
+                tuple,
+                self.relation.description(),
+                values.as_mut_ptr(),
+                nulls.as_mut_ptr(),
+            );
+        }
+    }
+
+    /// The columns that were not dropped.
+    fn live(&self, values: &[pg_sys::Datum], nulls: &[bool]) -> (Vec<pg_sys::Datum>, Vec<bool>) {
+        self.positions.iter().map(|&position| (values[position], nulls[position])).unzip()
     }
 
     /// Begins to insert rows.

@@ -1,5 +1,7 @@
 //! The current transaction: its number, its end, and the callbacks at both.
 
+use std::ffi::CStr;
+
 use super::error::Caught;
 use super::{Failure, Statement, error, pg_sys};
 
@@ -96,6 +98,15 @@ pub fn see_own_changes() {
 pub fn may_write() -> bool {
     // SAFETY: functions and variables of the backend.
     unsafe { !pg_sys::RecoveryInProgress() && !pg_sys::IsBinaryUpgrade && !in_parallel_mode() }
+}
+
+/// Refuses a command in a READ ONLY transaction and on a standby, in the server's words.
+pub fn refuse_read_only(command: &CStr) {
+    // SAFETY: the server reads the string.
+    unsafe {
+        pg_sys::PreventCommandIfReadOnly(command.as_ptr());
+        pg_sys::PreventCommandDuringRecovery(command.as_ptr());
+    }
 }
 
 /// Whether the server is a standby, or recovers.

@@ -13,9 +13,7 @@ use super::interval;
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
 use super::{recording, session};
-use crate::fence::catalog::{
-    Cached, Catalog, Relation, Storage, cached, is_made_by_initdb, relation,
-};
+use crate::fence::catalog::{Catalog, Relation, Storage, is_made_by_initdb, relation};
 use crate::fence::transaction::{may_write, see_own_changes, xid, xid_if_any};
 use crate::fence::{Failure, Snapshot, Touched, take_touched};
 use crate::settings;
@@ -51,12 +49,11 @@ pub fn record() -> Result<(), Failure> {
 /// Gives the files for which there was something to record.
 fn complete(touched: &Touched) -> Result<Vec<Storage>, Failure> {
     let nothing = Ok(Vec::new());
-    let may_be_mapped = touched.all || touched.relations.iter().any(|&oid| is_made_by_initdb(oid));
-    let candidates = candidates(touched);
-    if (candidates.is_empty() && !may_be_mapped) || !Ledger::exists() {
+    if !Ledger::exists() {
         return nothing;
     }
-    let mut changes = if touched.all { all_changes() } else { changes(candidates) };
+    let mut changes = if touched.all { all_changes() } else { changes(&touched.relations) };
+    let may_be_mapped = touched.all || touched.relations.iter().any(|&oid| is_made_by_initdb(oid));
     if changes.is_empty() && !may_be_mapped {
         return nothing;
     }
@@ -67,17 +64,6 @@ fn complete(touched: &Touched) -> Result<Vec<Storage>, Failure> {
         write(&ledger, &changes, announced);
     }
     Ok(changes.into_iter().map(|change| change.storage).collect())
-}
-
-/// What this transaction may have changed: relations that it has written, as they are now, and
-/// those that seem to be gone.
-fn candidates(touched: &Touched) -> Vec<(Oid, Option<Relation>)> {
-    let candidate = |&oid: &Oid| match cached(oid) {
-        Cached::Own(after) => Some((oid, Some(after))),
-        Cached::Missing => Some((oid, None)),
-        Cached::Foreign | Cached::Temporary => None,
-    };
-    touched.relations.iter().filter_map(candidate).collect()
 }
 
 /// Writes a row for each change: in the place of the one that announced it, if one did.
@@ -95,7 +81,7 @@ fn write(ledger: &Ledger, changes: &[Change], mut announced: Rows) {
             .or_else(|| interval::announcement(ledger, change.storage));
         match announcement {
             Some((place, announcement)) => {
-                ledger.delete(place);
+                ledger.delete(place, &announcement);
                 // An index that was rebuilt beside its writers has got another by now.
                 record.relation_name = announcement.relation_name;
                 record.command = announcement.command;
@@ -108,22 +94,31 @@ fn write(ledger: &Ledger, changes: &[Change], mut announced: Rows) {
     ledger.write(&records);
 }
 
-/// What this transaction has done to the candidates.
-fn changes(candidates: Vec<(Oid, Option<Relation>)>) -> Vec<Change> {
+/// What this transaction has done to the relations that were touched while it ran, by itself or
+/// by others.
+///
+/// The backend's cache is not asked: it would keep for ever that a relation is not there, for each
+/// that another session has dropped.
+fn changes(touched: &BTreeSet<Oid>) -> Vec<Change> {
     let catalog = Catalog::open();
     let (without, with) = Snapshot::latest_without_and_with_own_changes();
-    let alive = candidates.iter().filter_map(|(_, after)| after.as_ref()?.storage()).collect();
-    let change = |(oid, after): (Oid, Option<Relation>)| {
-        let before = catalog.relation(oid, &without).filter(is_recorded)?;
-        // The cache and the snapshots are of two moments, and in between another session may have
-        // made the relation, or dropped it. It is this transaction that has dropped it only if
-        // the two snapshots differ.
-        if after.is_none() && catalog.relation(oid, &with).is_some() {
-            return None;
-        }
-        change(before, after)
-    };
-    given_up(candidates.into_iter().filter_map(change).collect(), &alive)
+    let mut others = Vec::new();
+    let changes: Vec<Change> = touched
+        .iter()
+        .filter_map(|&oid| match catalog.touched_relation(oid, &without) {
+            Some(before) if is_recorded(&before) => change(before, catalog.relation(oid, &with)),
+            Some(_) => None,
+            None => {
+                others.push(oid);
+                None
+            }
+        })
+        .collect();
+    if changes.iter().all(|change| change.replaced_by.is_some()) {
+        return changes;
+    }
+    let new = others.into_iter().filter_map(|oid| catalog.relation(oid, &with)?.storage());
+    given_up(changes, &new.collect())
 }
 
 /// What this transaction has done to any relation: the server has not told which it has touched.

@@ -235,15 +235,15 @@ impl Interval {
         let xid = xid();
         let mut closed = Vec::new();
         for (storage, (place, record)) in &self.rows {
-            ledger.delete(*place);
+            ledger.delete(*place, record);
             let mut record = record.clone();
             record.finished_xid = Some(xid);
             record.effect = self.effects.get(storage).copied().unwrap_or(Effect::Announced);
             closed.push(record);
         }
         if is_in_place(&self.work) {
-            // What has another file than was announced, since somebody replaced it meanwhile, and
-            // what is new: the work may have reached it.
+            // What has another file than was announced, since somebody replaced it meanwhile, what
+            // is new, and what has got a name of the statement: the work may have reached it.
             let late = self.not_announced();
             let mut records = Record::announcing(&late, Some(xid));
             for (target, record) in late.iter().zip(&mut records) {
@@ -279,7 +279,7 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let xid = xid();
     let mut closed = Vec::new();
     for (place, mut record) in rows.into_values() {
-        ledger.delete(place);
+        ledger.delete(place, &record);
         record.finished_xid = Some(xid);
         if let Some(storage) = catalog::relation(record.relation).and_then(|it| it.storage())
             && storage != record.storage

@@ -18,6 +18,7 @@ mod hook;
 mod installation;
 mod interval;
 mod kept;
+mod prune;
 mod record;
 mod session;
 mod status;
@@ -26,6 +27,7 @@ mod targets;
 
 pub use installation::begin_ledger;
 pub use kept::KeptRows;
+pub use prune::prune;
 pub use status::status;
 
 use crate::fence::transaction::{End, Listener, attempt};

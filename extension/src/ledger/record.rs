@@ -53,7 +53,8 @@ pub struct Record {
     /// while the work goes on.
     pub finished_xid: Option<u64>,
     lsn: u64,
-    recorded_at: i64,
+    /// When, in microseconds since 2000-01-01.
+    pub recorded_at: i64,
     /// The file whose bytes are void.
     pub storage: Storage,
     /// The relation's new file, by its number.

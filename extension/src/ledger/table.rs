@@ -76,9 +76,25 @@ impl Ledger {
         records.into_iter().map(|record| insertion.row(&record.values())).collect()
     }
 
-    /// Takes a row out.
-    pub fn delete(&self, place: Place) {
-        self.table.delete(place);
+    /// Takes a row out, if it is still there.
+    pub fn delete(&self, place: Place, record: &Record) -> bool {
+        self.table.delete(place, |row| {
+            let found = Record::read(row);
+            (found.xid, found.storage) == (record.xid, record.storage)
+        })
+    }
+
+    /// Takes out the rows of finished work that `is_old`; gives how many.
+    pub fn prune(&self, is_old: impl Fn(&Record) -> bool) -> u64 {
+        let mut old = Vec::new();
+        let snapshot = Snapshot::latest();
+        self.table.scan(Record::FINISHED_XID, XidKey::AtLeast(0), &snapshot, |place, row| {
+            let record = Record::read(row);
+            if is_old(&record) {
+                old.push((place, record));
+            }
+        });
+        old.into_iter().filter(|(place, record)| self.delete(*place, record)).count() as u64
     }
 
     /// What the transaction of that number has announced for itself and not completed.

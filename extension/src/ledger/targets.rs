@@ -6,7 +6,7 @@ use stillpoint_check::Oid;
 
 use super::record::Effect;
 use crate::fence::catalog::{
-    self, CATALOGS, Catalog, Relation, Storage, inheritors, may_rebuild, may_rebuild_database,
+    self, CATALOGS, Catalog, Relation, Storage, may_rebuild, may_rebuild_database,
     may_rebuild_schema, may_vacuum, table_of_index,
 };
 use crate::fence::statement::{AlterForm, MoveAll, Named, ReindexScope, Vacuum, Work};
@@ -96,7 +96,7 @@ impl Targets {
             let covers = |relation: &Relation, named: Named| {
                 named.with_children && (VACUUM_COVERS_CHILDREN || relation.is_partitioned())
             };
-            expanded(&vacuum.relations, covers)
+            self.expanded(&vacuum.relations(), covers)
         };
         for table in tables {
             if !matches!(table.kind, b'r' | b'm' | b't') || !may_vacuum(table.oid, table.is_shared)
@@ -139,7 +139,7 @@ impl Targets {
             }
             return;
         };
-        for table in leaves(table, CLUSTER_COVERS_PARTITIONS) {
+        for table in self.leaves(table, CLUSTER_COVERS_PARTITIONS) {
             if may_rebuild(table.oid) {
                 self.table(&table, true, Effect::Announced);
             }
@@ -150,7 +150,7 @@ impl Targets {
         let is_table = |relation: &Relation| matches!(relation.kind, b'r' | b'm');
         let tables = match scope {
             ReindexScope::Index(index) => {
-                for index in leaves(*index, REINDEX_COVERS_PARTITIONS) {
+                for index in self.leaves(*index, REINDEX_COVERS_PARTITIONS) {
                     if table_of_index(index.oid).is_some_and(may_rebuild) {
                         self.add(&index, Effect::Announced);
                     }
@@ -158,7 +158,7 @@ impl Targets {
                 return;
             }
             ReindexScope::Table(table) => {
-                let mut tables = leaves(*table, REINDEX_COVERS_PARTITIONS);
+                let mut tables = self.leaves(*table, REINDEX_COVERS_PARTITIONS);
                 tables.retain(|table| may_rebuild(table.oid));
                 tables
             }
@@ -188,7 +188,7 @@ impl Targets {
     }
 
     fn truncate(&mut self, named: &[Named]) {
-        for relation in expanded(named, |_, named| named.with_children) {
+        for relation in self.expanded(named, |_, named| named.with_children) {
             self.table(&relation, true, Effect::Announced);
         }
     }
@@ -271,32 +271,36 @@ impl Targets {
         }
     }
 
+    /// A relation, or in place of a partitioned one all that have storage below it, if the statement
+    /// covers those.
+    fn leaves(&self, relation: Oid, covers_partitions: bool) -> Vec<Relation> {
+        let named = [Named { relation, with_children: true }];
+        self.expanded(&named, |relation, _| covers_partitions && relation.is_partitioned())
+    }
+
+    /// The relations, and all that inherit from those for which `covers` is true; partitioned ones,
+    /// which have no storage, left out.
+    fn expanded(
+        &self,
+        named: &[Named],
+        covers: impl Fn(&Relation, Named) -> bool,
+    ) -> Vec<Relation> {
+        let mut found = Vec::new();
+        for named in named {
+            let Some(relation) = known(named.relation) else { continue };
+            if covers(&relation, *named) {
+                found.extend(self.catalog.inheritors(&relation).into_iter().filter_map(known));
+            } else {
+                found.push(relation);
+            }
+        }
+        found.retain(|relation| !relation.is_partitioned());
+        found
+    }
+
     fn all(&self, wanted: impl Fn(&Relation) -> bool) -> Vec<Relation> {
         self.catalog.relations(None, |relation| !relation.is_temporary() && wanted(relation))
     }
-}
-
-/// A relation, or in place of a partitioned one all that have storage below it, if the statement
-/// covers those.
-fn leaves(relation: Oid, covers_partitions: bool) -> Vec<Relation> {
-    let named = [Named { relation, with_children: true }];
-    expanded(&named, |relation, _| covers_partitions && relation.is_partitioned())
-}
-
-/// The relations, and all that inherit from those for which `covers` is true; partitioned ones,
-/// which have no storage, left out.
-fn expanded(named: &[Named], covers: impl Fn(&Relation, Named) -> bool) -> Vec<Relation> {
-    let mut found = Vec::new();
-    for named in named {
-        let Some(relation) = known(named.relation) else { continue };
-        if covers(&relation, *named) {
-            found.extend(inheritors(&relation).into_iter().filter_map(known));
-        } else {
-            found.push(relation);
-        }
-    }
-    found.retain(|relation| !relation.is_partitioned());
-    found
 }
 
 /// A relation as it is now; 0 is the number of none.
