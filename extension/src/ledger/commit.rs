@@ -76,17 +76,15 @@ fn write(ledger: &Ledger, changes: &[Change], mut announced: Rows) {
         record.rows_kept = effect == Effect::Replaced
             && change.before.is_heap()
             && session::keeps_rows_of(change.before.oid);
-        let announcement = announced
-            .remove(&change.storage)
-            .or_else(|| interval::announcement(ledger, change.storage));
-        match announcement {
-            Some((place, announcement)) => {
-                ledger.delete(place, &announcement);
-                // An index that was rebuilt beside its writers has got another by now.
-                record.relation_name = announcement.relation_name;
-                record.command = announcement.command;
-            }
-            None => record.command.clone_from(&command),
+        record.command.clone_from(&command);
+        // One statement can run within another, and both may have announced the file.
+        let announcements =
+            [interval::announcement(ledger, change.storage), announced.remove(&change.storage)];
+        for (place, announcement) in announcements.into_iter().flatten() {
+            ledger.delete(place, &announcement);
+            // An index that was rebuilt beside its writers has got another by now.
+            record.relation_name = announcement.relation_name;
+            record.command = announcement.command;
         }
         record
     };
