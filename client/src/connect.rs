@@ -59,6 +59,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the only thing that is wrong is that a server took too long.
+    #[must_use]
+    pub fn is_late(&self) -> bool {
+        let is_late = |refusal: &Refusal| matches!(refusal.source, ConnectError::Late(_));
+        matches!(self, Self::Refused(refusals) if refusals.iter().all(is_late))
+    }
+
     /// What the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
@@ -89,7 +96,7 @@ impl fmt::Display for Refusal {
         }
         let server = match &self.source {
             ConnectError::Server(error) => error.as_db_error(),
-            ConnectError::System(_) => None,
+            ConnectError::System(_) | ConnectError::Late(_) => None,
         };
         match server {
             Some(error) => write!(f, "{}: {}", error.severity(), error.message()),
@@ -230,11 +237,15 @@ impl Target {
     ///
     /// [`Error::Refused`] with each host's reason.
     pub fn connect_any(&self) -> Result<(Client, Self), Error> {
+        self.connect_within(None)
+    }
+
+    fn connect_within(&self, limit: Option<Duration>) -> Result<(Client, Self), Error> {
         let mut refusals = Vec::new();
         for endpoint in &self.endpoints {
             let single =
                 Self { endpoints: vec![endpoint.clone()], settings: self.settings.clone() };
-            match Client::connect(&single.config(endpoint)) {
+            match Client::connect(&single.config(endpoint), limit) {
                 Ok(client) => return Ok((client, single)),
                 Err(source) => {
                     refusals.push(Refusal { host: endpoint.name(), port: endpoint.port, source });
@@ -244,13 +255,14 @@ impl Target {
         Err(Error::Refused(refusals))
     }
 
-    /// One more connection, to the host that [`connect_any`](Self::connect_any) has found.
+    /// One more connection, to the host that [`connect_any`](Self::connect_any) has found, within
+    /// a time that holds for the server's own start of the session, too.
     ///
     /// # Errors
     ///
     /// As `connect_any`.
-    pub fn connect(&self) -> Result<Client, Error> {
-        self.connect_any().map(|(client, _)| client)
+    pub fn connect(&self, limit: Duration) -> Result<Client, Error> {
+        self.connect_within(Some(limit)).map(|(client, _)| client)
     }
 
     /// Whether a database is named at all; if none is, libpq takes that of the role's name.

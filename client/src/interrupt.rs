@@ -7,15 +7,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, ExitStatus};
-use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::durable::{self, DurableError};
-use crate::wire::CancelToken;
+use crate::durable::{self, DurableError, with_suffix};
+use crate::wire::{self, CancelToken};
 
 static ALIVE: Mutex<Alive> =
     Mutex::new(Alive { children: Vec::new(), sessions: Vec::new(), next: 0, partial: None });
@@ -180,10 +179,12 @@ impl Drop for Partial {
         if self.0.as_os_str().is_empty() {
             return;
         }
+        // A signal that has come takes care of it, and never gives the lock back.
+        let mut alive = alive();
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             tracing::warn!("could not remove \"{}\": {error}", self.0.display());
         }
-        alive().partial = None;
+        alive.partial = None;
     }
 }
 
@@ -202,43 +203,74 @@ pub fn handle_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Cancels the queries, but does not wait long for a server that cannot be reached.
-fn cancel_all(sessions: &[(u64, CancelToken)]) {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let (done, all_done) = mpsc::channel::<()>();
-    for (_, token) in sessions {
-        let (token, done) = (token.clone(), done.clone());
-        let cancel = move || {
-            token.cancel();
-            drop(done);
-        };
-        // Without a thread for it the query runs on until it notices that we have gone.
-        let _ = std::thread::Builder::new().name("cancel".into()).spawn(cancel);
-    }
-    drop(done);
-    // Nothing is ever sent: the last thread that ends closes the channel.
-    let _ = all_done.recv_timeout(PATIENCE);
-}
-
 fn end_by(signal: i32) -> ! {
     // The lock is never given back: nobody starts another child from here on.
     let alive = alive();
     for child in &alive.children {
         terminate(*child);
     }
-    if let Some(partial) = &alive.partial {
-        // Workers and the child may still add a file while we remove the others.
-        for _ in 0..20 {
-            let _ = std::fs::remove_dir_all(partial);
-            if !partial.exists() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+    let removed = alive.partial.as_deref().map(remove_for_good);
+    wire::cancel(alive.sessions.iter().map(|(_, token)| token.clone()));
+    match removed {
+        Some(Ok(())) => tracing::error!("interrupted by signal {signal}; nothing was kept"),
+        Some(Err((left, error))) => tracing::error!(
+            "interrupted by signal {signal}; could not remove \"{}\": {error}",
+            left.display()
+        ),
+        // A restore has no archive of its own, and what it has loaded stays loaded.
+        None => tracing::error!("interrupted by signal {signal}"),
     }
-    cancel_all(&alive.sessions);
-    // A restore has no archive of its own, and what it has loaded stays loaded.
-    let kept = if alive.partial.is_some() { "; nothing was kept" } else { "" };
-    tracing::error!("interrupted by signal {signal}{kept}");
     std::process::exit(128 + signal);
+}
+
+/// Removes a directory to which others may still add files. All of them open these by their
+/// path, so it is given another name first; without that, the directory could be filled as fast
+/// as it is emptied. Where it cannot be removed, tells what is left and why.
+fn remove_for_good(directory: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let aside = with_suffix(directory, &format!(".{}.removed", std::process::id()));
+    let path = match std::fs::rename(directory, &aside) {
+        Ok(()) => &*aside,
+        Err(_) => directory,
+    };
+    let mut tries = 0;
+    loop {
+        // A file whose path was looked up before the directory had its new name may still come.
+        match std::fs::remove_dir_all(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if tries == 20 => return Err((path.to_owned(), error)),
+            Err(_) => tries += 1,
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_removed_although_others_go_on_adding_files_to_it() {
+        let parent = tempfile::tempdir().expect("a temporary directory");
+        let directory = parent.path().join("archive.partial");
+        std::fs::create_dir(&directory).expect("a directory");
+        let add = |name: String| std::fs::File::create_new(directory.join(name));
+        for number in 0..1000 {
+            add(format!("early {number}")).expect("a file");
+        }
+        std::thread::scope(|scope| {
+            let workers = [0, 1].map(|worker| {
+                scope.spawn(move || {
+                    let mut names = (0..).map(|number| format!("late {worker} {number}"));
+                    names.find_map(|name| add(name).err())
+                })
+            });
+            remove_for_good(&directory).expect("nothing is left");
+            for worker in workers {
+                let error = worker.join().expect("a worker").expect("the end of its files");
+                assert_eq!(error.kind(), io::ErrorKind::NotFound);
+            }
+        });
+        assert_eq!(std::fs::read_dir(parent.path()).expect("a directory").count(), 0);
+    }
 }

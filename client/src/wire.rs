@@ -10,16 +10,24 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Config, Connection, CopyOutStream, Error, NoTls, Row, Socket};
 
 /// How many COPYs are asked for before the first of them is read.
 const AHEAD: usize = 16;
+
+/// How long a server is waited for that is to end what it runs, or to take leave. It may be out of
+/// reach, and whoever gives up must come to his own end.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A connection to a server. It is served while one of its calls runs, and only then.
 pub struct Client {
@@ -37,6 +45,9 @@ pub enum ConnectError {
     /// What the server said, or the way to it.
     #[error(transparent)]
     Server(#[from] Error),
+    /// It has taken longer than it may.
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    Late(Duration),
 }
 
 /// Ends what a connection runs, by a connection of its own.
@@ -46,15 +57,31 @@ pub struct CancelToken(tokio_postgres::CancelToken);
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Client {
-    /// Connects, without TLS.
+    /// Connects, without TLS. A server that has taken the connection reads its catalogs before it
+    /// says so, and waits for their locks: `limit` is for that, too, which the timeout of the
+    /// configuration is not.
     ///
     /// # Errors
     ///
-    /// No server, or one that refuses.
-    pub fn connect(config: &Config) -> Result<Self, ConnectError> {
+    /// No server, one that refuses, or one that takes too long.
+    pub fn connect(config: &Config, limit: Option<Duration>) -> Result<Self, ConnectError> {
         let runtime = runtime()?;
-        let (client, connection) = runtime.block_on(config.connect(NoTls))?;
-        Ok(Self { client, line: Line { connection, runtime } })
+        let connected = match limit {
+            None => runtime.block_on(config.connect(NoTls)),
+            Some(limit) => {
+                match runtime.block_on(async { timeout(limit, config.connect(NoTls)).await }) {
+                    Ok(connected) => connected,
+                    Err(_) => {
+                        // It may be a name server that is waited for, in a thread.
+                        runtime.shutdown_background();
+                        return Err(ConnectError::Late(limit));
+                    }
+                }
+            }
+        };
+        let (client, connection) = connected?;
+        let token = client.cancel_token();
+        Ok(Self { client, line: Line { connection, broken: None, token, runtime } })
     }
 
     /// Runs statements that give nothing, all in one message.
@@ -134,14 +161,22 @@ impl Client {
     }
 }
 
-impl CancelToken {
-    /// Asks the server to end what it runs. If that is nothing, nothing happens; neither does it
-    /// if the server cannot be reached.
-    pub fn cancel(&self) {
-        if let Ok(runtime) = runtime() {
-            let _ = runtime.block_on(self.0.cancel_query(NoTls));
+/// Asks the server to end what the sessions run, all at once. One that runs nothing goes on;
+/// nothing happens either if the server cannot be reached in a moment.
+pub fn cancel(tokens: impl IntoIterator<Item = CancelToken>) {
+    let Ok(runtime) = runtime() else { return };
+    let cancels: Vec<_> = tokens
+        .into_iter()
+        .map(|CancelToken(token)| {
+            runtime.spawn(async move { timeout(PATIENCE, token.cancel_query(NoTls)).await })
+        })
+        .collect();
+    runtime.block_on(async {
+        for cancel in cancels {
+            let _ = cancel.await;
         }
-    }
+    });
+    runtime.shutdown_background();
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -151,39 +186,99 @@ fn runtime() -> io::Result<Runtime> {
 /// What carries requests and answers.
 struct Line {
     connection: Connection<Socket, NoTlsStream>,
+    /// What has ended the connection while there was still something to be taken from it.
+    broken: Option<Error>,
+    /// Ends what the server runs for this connection.
+    token: tokio_postgres::CancelToken,
     runtime: Runtime,
 }
 
 impl Line {
-    /// Serves the connection until there is an answer.
+    /// Serves the connection until there is an answer to a new request.
     fn block_on<T>(&mut self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        self.hear()?;
         let mut answer = pin!(answer);
         self.serve(|context| answer.as_mut().poll(context))
     }
 
+    /// Hears what the server has said of its own accord: where it has ended the connection it
+    /// has told why, and to write first would only find that it does not listen any more.
+    fn hear(&mut self) -> Result<(), Error> {
+        let Self { connection, broken, runtime, .. } = self;
+        if let Some(error) = broken.take() {
+            return Err(error);
+        }
+        runtime.block_on(async {
+            // Lets the runtime look at the socket.
+            yield_now().await;
+            poll_fn(|context| match poll_line(connection, context) {
+                Poll::Ready(error) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Ready(Ok(())),
+            })
+            .await
+        })
+    }
+
+    /// Serves the connection until there is an answer. What has come is taken before the
+    /// connection is looked at: when the server ends it, its last words, with the reason, and the
+    /// end of the line can come at once.
     fn serve<T>(
         &mut self,
         mut answer: impl FnMut(&mut Context<'_>) -> Poll<Result<T, Error>>,
     ) -> Result<T, Error> {
-        let Self { connection, runtime } = self;
+        let Self { connection, broken, runtime, .. } = self;
         runtime.block_on(poll_fn(|context| {
-            // What the server tells of its own accord, such as notices, is passed over.
-            while let Poll::Ready(Some(message)) = connection.poll_message(context) {
-                if let Err(error) = message {
-                    return Poll::Ready(Err(error));
-                }
+            if let Poll::Ready(answer) = answer(context) {
+                return Poll::Ready(answer);
             }
-            answer(context)
+            if broken.is_none()
+                && let Poll::Ready(error) = poll_line(connection, context)
+            {
+                *broken = Some(error);
+            }
+            match (answer(context), broken.take()) {
+                (Poll::Ready(Err(said)), Some(_)) if said.code().is_some() => {
+                    Poll::Ready(Err(said))
+                }
+                (Poll::Ready(Ok(answer)), error) => {
+                    *broken = error;
+                    Poll::Ready(Ok(answer))
+                }
+                (_, Some(error)) => Poll::Ready(Err(error)),
+                (answer, None) => answer,
+            }
         }))
     }
+}
+
+/// Carries on what is to be sent or has come; ready with what has ended the connection.
+fn poll_line(
+    connection: &mut Connection<Socket, NoTlsStream>,
+    context: &mut Context<'_>,
+) -> Poll<Error> {
+    // What the server tells of its own accord, such as notices, is passed over.
+    while let Poll::Ready(Some(message)) = connection.poll_message(context) {
+        if let Err(error) = message {
+            return Poll::Ready(error);
+        }
+    }
+    Poll::Pending
 }
 
 impl Drop for Line {
     fn drop(&mut self) {
         // Says good-bye, and takes in what the server still sends before it reads that: it would
-        // log a client that goes away silently. Whether it hears us makes no difference.
-        let Self { connection, runtime } = self;
-        let _ = runtime.block_on(connection);
+        // log a client that goes away silently. Whether it hears us makes no difference, but it
+        // may have been asked for a lot, or not be there any more.
+        let Self { connection, token, runtime, .. } = self;
+        runtime.block_on(async {
+            for _ in 0..3 {
+                if timeout(PATIENCE, &mut *connection).await.is_ok() {
+                    break;
+                }
+                let _ = timeout(PATIENCE, token.cancel_query(NoTls)).await;
+            }
+        });
     }
 }
 
@@ -230,6 +325,7 @@ where
                 _ => Poll::Ready(Ok(())),
             }
         });
+        self.tell_the_cause();
         let (of, asked) = self.asked.pop_front()?;
         let rows = match (served, asked) {
             (Ok(()), Asked::Answered(answer)) => answer,
@@ -239,6 +335,26 @@ where
         };
         let line = &mut *self.line;
         Some((of, rows.map(|rows| Rows { line, rows: Box::pin(rows) })))
+    }
+
+    /// A statement that the server could not prepare has failed the transaction before the
+    /// turn of those in front of it, which only say so: puts what tells the cause before them.
+    fn tell_the_cause(&mut self) {
+        let code = |asked: &Asked<'_>| match asked {
+            Asked::Answered(Err(error)) => error.code().cloned(),
+            _ => None,
+        };
+        let is_effect = |code: &SqlState| *code == SqlState::IN_FAILED_SQL_TRANSACTION;
+        let front = self.asked.front().and_then(|(_, asked)| code(asked));
+        if !front.is_some_and(|front| is_effect(&front)) {
+            return;
+        }
+        let cause = self.asked.iter().position(|(_, asked)| {
+            code(asked).is_some_and(|code| !is_effect(&code))
+        });
+        if let Some(cause) = cause.and_then(|cause| self.asked.remove(cause)) {
+            self.asked.push_front(cause);
+        }
     }
 }
 

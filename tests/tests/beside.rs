@@ -244,3 +244,104 @@ fn a_pg_dump_that_ddl_has_spoilt_beside_the_export_costs_an_attempt() {
     assert_restores(&cluster, &archive);
     assert_eq!(cluster.session("restored").number("SELECT id FROM later"), 1);
 }
+
+#[test]
+fn a_catalog_that_somebody_wants_for_himself_costs_an_attempt_and_freezes_nothing() {
+    let (cluster, _directory, archive) = start();
+    // A session that we have given up while it was being started.
+    cluster.allow_log("connection to client lost");
+    let mut observer = cluster.session("db");
+    let mut holder = hold_up_pg_dump(&cluster);
+    let dump =
+        Stillpoint::dump(&cluster, "db", &archive).args(["--lock-timeout", "3"]).spawn();
+    wait_for_export(&mut observer);
+    wait_for_pg_dump(&mut observer, &holder);
+    let vacuum = cluster.session("db");
+    let is_queued = format!("SELECT cardinality(pg_blocking_pids({})) > 0", vacuum.pid());
+    // What this looks up must be known before: to look it up waits for the catalog, too.
+    observer.exec(&is_queued);
+    let vacuum = vacuum.start("VACUUM FULL pg_class");
+    wait_until(&mut observer, &is_queued);
+    holder.exec("COMMIT");
+    let finished = dump.wait();
+    finished.assert_exit(0).assert_stderr("VACUUM FULL pg_class");
+    assert_eq!(outcomes(&finished), ["lock_timeout", "verified"], "{}", finished.scene());
+    drop(vacuum.finish());
+    assert_restores(&cluster, &archive);
+}
+
+#[test]
+fn no_half_of_another_table_stays_in_the_archive() {
+    let (cluster, _directory, archive) = start();
+    cluster.allow_log("cache lookup failed for type");
+    let mut observer = cluster.session("db");
+    observer.exec("CREATE TYPE word AS ENUM ('word')");
+    observer.exec("CREATE SCHEMA a; CREATE TABLE a.late (words word[])");
+    observer.exec("CREATE SCHEMA b; CREATE TABLE b.late (words word[])");
+    // The first word is met when much has been read.
+    observer.exec("INSERT INTO b.late SELECT NULL FROM generate_series(1, 50000)");
+    observer.exec("INSERT INTO b.late VALUES ('{word}')");
+    let mut reindexing = hold_up_workers(&cluster);
+    let dump = Stillpoint::dump(&cluster, "db", &archive)
+        .args(["-n", "public", "-n", "a", "--attempts", "1", "-j", "1"])
+        .spawn();
+    wait_for_worker(&mut observer, &reindexing);
+    // The names have been compared: by the last session but those of snapshot and worker.
+    wait_until(
+        &mut observer,
+        "SELECT array_agg(query ~ '^(COPY|(CLOSE|SET|SELECT))') IS NOT NULL FROM pg_stat_activity",
+    );
+    // A type that is gone is what one can see in the middle of DDL.
+    observer.exec(
+        "BEGIN; ALTER SCHEMA a RENAME TO old; ALTER SCHEMA b RENAME TO a; \
+         SET LOCAL allow_system_table_mods = on; DELETE FROM pg_type WHERE typname = 'word'; \
+         COMMIT",
+    );
+    reindexing.exec("ROLLBACK");
+    let finished = dump.wait();
+    finished.assert_exit(2);
+    let report = finished.report();
+    assert_eq!(report["left_out"][0]["relation"], "late", "{}", finished.scene());
+    let relation = observer.text("SELECT 'old.late'::regclass::oid::text");
+    let files = std::fs::read_dir(&archive).expect("the archive is a directory");
+    let names = files.map(|file| file.expect("a file").file_name().to_string_lossy().into_owned());
+    let of_late: Vec<String> =
+        names.filter(|name| name.starts_with(&format!("{relation}."))).collect();
+    assert_eq!(of_late, [""; 0], "{}", finished.scene());
+    Stillpoint::unconnected(&cluster, "verify").arg(&archive).run().assert_exit(2);
+}
+
+/// Ends one of our sessions while a worker is in the middle of a table. `which` orders them.
+fn end_a_session_during_the_export(which: &str) {
+    let (cluster, _directory, archive) = start();
+    cluster.allow_cancelled_statements();
+    cluster.allow_log("terminating connection due to administrator command");
+    let mut observer = cluster.session("db");
+    let mut holder = hold_up_pg_dump(&cluster);
+    let mut reindexing = hold_up_workers(&cluster);
+    let dump = Stillpoint::dump(&cluster, "db", &archive).spawn();
+    wait_for_pg_dump(&mut observer, &holder);
+    wait_for_worker(&mut observer, &reindexing);
+    observer.exec(&format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+          WHERE application_name = 'stillpoint' ORDER BY {which} LIMIT 1"
+    ));
+    let finished = dump.wait();
+    finished
+        .assert_exit(1)
+        .assert_stderr("terminating connection due to administrator command");
+    assert_eq!(outcomes(&finished), [""; 0], "{}", finished.scene());
+    assert!(!archive.exists() && !archive.with_extension("partial").exists());
+    reindexing.exec("ROLLBACK");
+    holder.exec("COMMIT");
+}
+
+#[test]
+fn a_worker_whose_session_is_ended_tells_what_the_server_said() {
+    end_a_session_during_the_export("cardinality(pg_blocking_pids(pid)) DESC");
+}
+
+#[test]
+fn a_snapshot_whose_session_is_ended_tells_what_the_server_said() {
+    end_a_session_during_the_export("backend_start");
+}

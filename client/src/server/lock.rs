@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Whether the server process holds ACCESS SHARE locks on all the relations, and nobody is
-    /// queued for a lock on any of them.
+    /// queued for a lock on any of them that does not go with these.
     ///
     /// # Errors
     ///
@@ -160,7 +160,8 @@ impl Session {
                 "SELECT pg_catalog.count(DISTINCT l.relation) \
                             FILTER (WHERE l.pid = $1 AND l.granted \
                                       AND l.mode = 'AccessShareLock'), \
-                        pg_catalog.count(*) FILTER (WHERE NOT l.granted) \
+                        pg_catalog.count(*) \
+                            FILTER (WHERE NOT l.granted AND l.mode = 'AccessExclusiveLock') \
                    FROM pg_catalog.unnest($2::pg_catalog.oid[]) AS w (relation) \
                    JOIN pg_catalog.pg_locks AS l \
                      ON l.locktype = 'relation' AND l.relation = w.relation \
@@ -205,6 +206,53 @@ impl Session {
             )
             .map_err(Error::doing("find out who holds the locks"))?;
         Ok(rows.iter().map(blocker).collect())
+    }
+
+    /// Who keeps, or queues to keep, everybody from a catalog, and with that every new session
+    /// from its start.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn blockers_of_catalogs(&mut self) -> Result<Vec<Blocker>, Error> {
+        self.see_activity_anew()?;
+        let rows = self
+            .client
+            .query(
+                "SELECT DISTINCT l.relation, COALESCE(l.pid, 0), \
+                        COALESCE(a.usename, '')::pg_catalog.text, \
+                        COALESCE(a.application_name, ''), COALESCE(a.query, '') \
+                   FROM pg_catalog.pg_locks AS l \
+                   LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+                  WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' \
+                    AND l.relation < 16384 \
+                    AND (l.database = 0 \
+                         OR l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d \
+                                           WHERE d.datname = pg_catalog.current_database())) \
+                  ORDER BY 1, 2",
+                &[],
+            )
+            .map_err(Error::doing("find out who holds the locks"))?;
+        Ok(rows.iter().map(blocker).collect())
+    }
+
+    /// Whether there is a session of this `application_name`. One that is still being started has
+    /// none yet.
+    ///
+    /// # Errors
+    ///
+    /// A lost connection.
+    pub fn has_session_of(&mut self, application: &str) -> Result<bool, Error> {
+        self.see_activity_anew()?;
+        let row = self
+            .client
+            .query_one(
+                "SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity AS a \
+                                 WHERE a.application_name = $1)",
+                &[&application],
+            )
+            .map_err(Error::doing("find the session of pg_dump"))?;
+        Ok(row.get(0))
     }
 
     /// Whom the sessions of this `application_name` are waiting for, in this database.

@@ -13,6 +13,7 @@ mod state;
 use tokio_postgres::error::SqlState;
 
 pub use catalog::{RelationRow, SequenceValue, Wanted};
+pub use copy::Rows;
 pub use lock::Blocker;
 pub use names::{NamedObjects, PARTITIONED_TABLE};
 pub use session::{Identity, ServerVersion, Session, SnapshotId};

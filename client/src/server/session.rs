@@ -82,6 +82,19 @@ impl Session {
     ///
     /// A server that does not answer.
     pub fn start(client: Client) -> Result<Self, Error> {
+        Self::start_with(client, None)
+    }
+
+    /// The same, for a session that waits no longer for any lock, those of the catalogs included.
+    ///
+    /// # Errors
+    ///
+    /// See [`start`](Self::start).
+    pub fn start_within(client: Client, lock_timeout: Duration) -> Result<Self, Error> {
+        Self::start_with(client, Some(lock_timeout))
+    }
+
+    fn start_with(client: Client, lock_timeout: Option<Duration>) -> Result<Self, Error> {
         let cancellable = Cancellable::register(client.cancel_token());
         let mut session = Self {
             client,
@@ -89,6 +102,12 @@ impl Session {
             search_path: Vec::new(),
             _cancellable: cancellable,
         };
+        // First of all: the next statement reads catalogs.
+        let lock_timeout = lock_timeout.map_or(0, milliseconds);
+        session
+            .client
+            .batch_execute(&format!("SET lock_timeout = {lock_timeout}"))
+            .map_err(Error::doing("set the lock timeout"))?;
         session.read_version()?;
         // An older one does not know all of the settings; it is refused by its version.
         if session.version >= ServerVersion::OLDEST {
@@ -146,7 +165,6 @@ impl Session {
             ("synchronize_seqscans", "off"),
             ("row_security", "off"),
             ("statement_timeout", "0"),
-            ("lock_timeout", "0"),
             ("idle_in_transaction_session_timeout", "0"),
             ("jit", "off"),
             // Plans for arrays of thousands of OIDs must know that they are so long.

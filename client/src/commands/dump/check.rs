@@ -150,6 +150,17 @@ fn changes(
     peers: &Peers,
     method: CheckMethod,
 ) -> Result<Vec<Change>, AttemptEnd> {
+    compare_all(parties, peers, method).map_err(|end| match parties.first_mut() {
+        Some(first) => end.naming_blockers(first.session),
+        None => end,
+    })
+}
+
+fn compare_all(
+    parties: &mut [Party<'_>],
+    peers: &Peers,
+    method: CheckMethod,
+) -> Result<Vec<Change>, AttemptEnd> {
     let plain = method == CheckMethod::Plain;
     let by_sql: Vec<Oid> = if plain {
         parties.iter().flat_map(|party| &party.relations).copied().collect()

@@ -159,7 +159,8 @@ impl Describing {
             // that a rename in the meantime can make the two differ.
             return Err(self.explain_failure(difference));
         }
-        let renamed = renamed(&self.expected.names, &self.peers.outside()?.named_objects()?);
+        let latest = self.latest_names().map_err(|error| self.end(error))?;
+        let renamed = renamed(&self.expected.names, &latest);
         if !renamed.is_empty() {
             return Err(AttemptEnd::over(AttemptOutcome::DdlFailed, Error::Renamed(renamed)));
         }
@@ -174,9 +175,18 @@ impl Describing {
     fn explain_failure(&mut self, message: String) -> AttemptEnd {
         match self.ddl_has_committed() {
             Ok(true) => AttemptEnd::over(AttemptOutcome::DdlFailed, Error::PgDump { message }),
+            Err(error) if error.is_late() => self.end(error),
             // A server that has gone away has ended pg_dump, too, and that one has said how.
             Ok(false) | Err(_) => AttemptEnd::Fatal(Error::PgDump { message }),
         }
+    }
+
+    fn latest_names(&self) -> Result<NamedObjects, Error> {
+        Ok(self.peers.outside()?.named_objects()?)
+    }
+
+    fn end(&mut self, error: Error) -> AttemptEnd {
+        AttemptEnd::from(error).naming_blockers(&mut self.snapshot.connected.session)
     }
 
     fn ddl_has_committed(&mut self) -> Result<bool, Error> {

@@ -8,7 +8,7 @@ use stillpoint_check::Oid;
 use super::ddl::{Describing, Expected, Started, archive_encoding};
 use super::lock::{Dealt, Tables, Unlocked, Worker};
 use super::snapshot::{Resolved, Snapshot};
-use super::{Error, Options, Timings};
+use super::{AttemptEnd, Error, Options, Timings};
 use crate::server::RelationRow;
 
 impl Started {
@@ -18,7 +18,7 @@ impl Started {
         self,
         options: &Options,
         timings: &mut Timings,
-    ) -> Result<(Describing, Dealt), Error> {
+    ) -> Result<(Describing, Dealt), AttemptEnd> {
         let start = Instant::now();
         // In this order: what comes later is dropped earlier, pg_dump before its snapshot.
         let Self { resolved: Resolved { mut snapshot, selected }, peers, run, waker } = self;
@@ -34,7 +34,9 @@ impl Started {
 
         let mut workers = Vec::new();
         for relations in deal(readable, options.jobs) {
-            let session = peers.under_snapshot()?;
+            let session = peers.under_snapshot().map_err(|error| {
+                AttemptEnd::from(error).naming_blockers(&mut snapshot.connected.session)
+            })?;
             workers.push(Worker { session, relations, unlocked: Unlocked::new() });
         }
         let connected = &snapshot.connected;

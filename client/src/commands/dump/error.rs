@@ -10,7 +10,7 @@ use crate::durable::DurableError;
 use crate::manifest::{AttemptOutcome, Change, ManifestError};
 use crate::programs::ProgramError;
 use crate::selection;
-use crate::server::{self, ServerVersion};
+use crate::server::{self, ServerVersion, Session};
 
 /// Why there is no dump.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +86,14 @@ pub enum Error {
         /// Who stood in the way, a line each.
         blockers: Vec<String>,
     },
+    /// A catalog was not to be had for too long.
+    #[error("{source}{}", list(.blockers))]
+    CatalogBlocked {
+        /// Who stood in the way, a line each.
+        blockers: Vec<String>,
+        /// What could not be done.
+        source: Box<Error>,
+    },
     /// Rows that could not be read.
     #[error("could not export {relation}: {source}")]
     Rows {
@@ -110,6 +118,9 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A file that is no part of the archive: a bug, or somebody else's.
+    #[error("\"{}\" is no part of the archive", .0.display())]
+    Stray(PathBuf),
     /// Relations are not what the snapshot promises; with `--strict`, this ends the dump.
     #[error("{} moved while the dump started: {}", relations(.0.len()), .0.join(", "))]
     Moved(Vec<String>),
@@ -142,11 +153,13 @@ impl Error {
                 "Name one host: a list of hosts, a name with several addresses or a proxy must \
                  not lead to different servers."
             }
-            Self::LockTimeout { blockers, .. } if blockers.is_empty() => {
+            Self::LockTimeout { blockers, .. } | Self::CatalogBlocked { blockers, .. }
+                if blockers.is_empty() =>
+            {
                 "Whoever had the locks is gone by now: try again, or wait longer with \
                  --lock-timeout."
             }
-            Self::LockTimeout { .. } | Self::DdlBlocked { .. } => {
+            Self::LockTimeout { .. } | Self::DdlBlocked { .. } | Self::CatalogBlocked { .. } => {
                 "End that transaction, or wait longer with --lock-timeout."
             }
             Self::Renamed(_) => "Try again when less DDL runs, or raise --attempts.",
@@ -157,6 +170,16 @@ impl Error {
             _ => return None,
         };
         Some(hint.to_owned())
+    }
+
+    /// Whether a lock was not to be had in time: that of a catalog, since what waits for
+    /// those of relations tells this itself.
+    pub(super) fn is_late(&self) -> bool {
+        match self {
+            Self::Connect(error) => error.is_late(),
+            Self::Server(error) => error.is_lock_failure(),
+            _ => false,
+        }
     }
 }
 
@@ -196,14 +219,33 @@ impl AttemptEnd {
         let (outcome, cause) = (AttemptOutcome::Moved, Error::Moved(names));
         Self::Over(Box::new(Over { outcome, changes, cause }))
     }
+
+    /// Adds who stands in front of a catalog, if that is why the attempt has ended, as far as
+    /// another session can still find it out.
+    pub fn naming_blockers(mut self, session: &mut Session) -> Self {
+        if let Self::Over(over) = &mut self
+            && let Error::CatalogBlocked { blockers, .. } = &mut over.cause
+            && blockers.is_empty()
+        {
+            let found = session.blockers_of_catalogs().unwrap_or_default();
+            *blockers = found.iter().map(ToString::to_string).collect();
+        }
+        self
+    }
 }
 
-/// What a stage's `?` meets and no retry can mend.
+/// What a stage's `?` meets. No retry can mend it, unless somebody had a catalog for himself.
 macro_rules! fatal {
     ($($error:ty),+ $(,)?) => {
         $(impl From<$error> for AttemptEnd {
             fn from(error: $error) -> Self {
-                Self::Fatal(error.into())
+                let error = Error::from(error);
+                if error.is_late() {
+                    let (blockers, source) = (Vec::new(), Box::new(error));
+                    let cause = Error::CatalogBlocked { blockers, source };
+                    return Self::over(AttemptOutcome::LockTimeout, cause);
+                }
+                Self::Fatal(error)
             }
         })+
     };

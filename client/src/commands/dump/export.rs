@@ -16,9 +16,7 @@ use super::{AttemptEnd, Error, Options, Timings};
 use crate::archive::{Toc, data_file_name};
 use crate::codec::Encoder;
 use crate::manifest::{Algorithm, Change, FileRecord};
-use crate::quote::quote_identifier;
-use crate::server::{self, RelationRow, Session};
-use crate::wire::Rows;
+use crate::server::{self, RelationRow, Rows, Session};
 
 /// How often the workers are told to stop, if they are to.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(250);
@@ -87,13 +85,13 @@ impl Verified {
                     scope.spawn(move || {
                         let _running = running;
                         let alarm = Alarm::new(|| stop.set());
-                        let canceller = session.canceller();
                         let share = export.all(session, tables).map_err(|error| {
                             // Before it closes, the connection takes in all that the server
                             // still sends: of a large table that is a lot.
-                            canceller.cancel();
+                            let was_set = stop.is_set();
+                            stop.set();
                             // What fails when all are stopped fails because of that.
-                            if stop.is_set() { Error::Stopped } else { error }
+                            if was_set { Error::Stopped } else { error }
                         })?;
                         alarm.call_off();
                         Ok(share)
@@ -196,8 +194,7 @@ impl Rechecked {
     }
 
     /// Checks the sequences once more, and completes the table of contents. What moved is left
-    /// out of it, if that may be. Nothing is read from here on: the sessions end, and with them
-    /// their locks.
+    /// out of it, if that may be. The sessions end with this, and with them their locks.
     pub fn complete(
         self,
         defined: Defined,
@@ -259,24 +256,23 @@ impl Export<'_> {
             source,
         })?;
         let mut share = Share::default();
-        let copies = tables.map(|row| (row, copy_out_statement(row, self.encoding)));
         if !self.leave_out {
-            let mut copies = session.copies(copies);
+            let mut copies = session.copies(tables, self.encoding);
             while let Some((row, rows)) = copies.next() {
                 share.files.push((row.relation, self.one(row, rows, &mut encoder)?));
             }
             return Ok(share);
         }
         // Each in a savepoint of its own: one that fails costs only itself.
-        for (row, statement) in copies {
+        for row in tables {
             session.savepoint()?;
-            match self.one(row, session.copy(&statement), &mut encoder) {
+            match self.one(row, session.copy(row, self.encoding), &mut encoder) {
                 Ok(file) => {
                     session.release_savepoint()?;
                     share.files.push((row.relation, file));
                 }
                 Err(Error::Rows { source, relation }) if source.is_moved_name() => {
-                    session.back_to_savepoint()?;
+                    session.undo_to_savepoint();
                     share.unread.push((row.relation, Error::Rows { source, relation }));
                 }
                 Err(error) => return Err(error),
@@ -285,12 +281,12 @@ impl Export<'_> {
         Ok(share)
     }
 
-    /// No file is made before the server has begun to give the rows, after it has looked up
-    /// names.
+    /// A file that is not finished goes away again: rows of another table may be in it, which
+    /// the name has come to mean.
     fn one(
         self,
         row: &RelationRow,
-        rows: Result<Rows<'_>, tokio_postgres::Error>,
+        rows: Result<Rows<'_>, server::Error>,
         encoder: &mut Encoder,
     ) -> Result<FileRecord, Error> {
         let name = data_file_name(row.relation) + self.options.compression.codec().extension();
@@ -300,18 +296,22 @@ impl Export<'_> {
             relation: format!("table {}", row.quoted()),
             source,
         };
-        let mut rows = rows.map_err(server::Error::doing("start COPY")).map_err(in_rows)?;
+        let mut rows = rows.map_err(in_rows)?;
         let file = create_new(path).map_err(in_file("create file"))?;
+        let unfinished = Alarm::new(|| {
+            // Where that fails, what is in nobody's list is found before the archive gets its name.
+            let _ = std::fs::remove_file(path);
+        });
         let mut writer = encoder.start(file).map_err(in_file("write file"))?;
         loop {
             if self.stop.is_set() {
                 return Err(Error::Stopped);
             }
-            let bytes = rows.next().map_err(server::Error::doing("read its rows"));
-            let Some(bytes) = bytes.map_err(in_rows)? else { break };
+            let Some(bytes) = rows.next().map_err(in_rows)? else { break };
             writer.write_all(&bytes).map_err(in_file("write file"))?;
         }
         let (written, _) = writer.finish().map_err(in_file("write file"))?;
+        unfinished.call_off();
         Ok(FileRecord {
             name,
             schema: Some(row.schema.clone()),
@@ -329,58 +329,9 @@ fn create_new(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// The statement that gives the rows. Like `COPY`, it reads the relation alone and not its
-/// children.
-fn copy_out_statement(row: &RelationRow, encoding: &str) -> String {
-    let columns: Vec<String> = row.columns.iter().map(|name| quote_identifier(name)).collect();
-    let columns = columns.join(", ");
-    let source = match &row.configuration {
-        Some((_, condition)) if !condition.is_empty() => {
-            let columns = if columns.is_empty() { "*" } else { &columns };
-            format!("(SELECT {columns} FROM ONLY {} {condition})", row.quoted())
-        }
-        _ if columns.is_empty() => row.quoted(),
-        _ => format!("{} ({columns})", row.quoted()),
-    };
-    let option = if encoding == "SQL_ASCII" { " WITH (ENCODING 'SQL_ASCII')" } else { "" };
-    format!("COPY {source} TO STDOUT{option}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(columns: &[&str], condition: Option<&str>) -> RelationRow {
-        RelationRow {
-            relation: 16384,
-            schema: "public".into(),
-            name: "t".into(),
-            kind: 'r',
-            pages: 0,
-            columns: columns.iter().map(|&name| name.into()).collect(),
-            configuration: condition.map(|condition| (16385, condition.into())),
-            owner: "postgres".into(),
-        }
-    }
-
-    #[track_caller]
-    fn assert_statement(row: &RelationRow, expected: &str) {
-        assert_eq!(copy_out_statement(row, "UTF8"), expected);
-    }
-
-    #[test]
-    fn every_shape_of_table_has_its_copy_statement() {
-        assert_statement(
-            &row(&["id", "a\"b"], None),
-            "COPY \"public\".\"t\" (\"id\", \"a\"\"b\") TO STDOUT",
-        );
-        assert_statement(&row(&[], None), "COPY \"public\".\"t\" TO STDOUT");
-        assert_statement(&row(&["id"], Some("")), "COPY \"public\".\"t\" (\"id\") TO STDOUT");
-        assert_statement(
-            &row(&["id"], Some("WHERE NOT builtin")),
-            "COPY (SELECT \"id\" FROM ONLY \"public\".\"t\" WHERE NOT builtin) TO STDOUT",
-        );
-    }
 
     fn change(relation: Oid, reason: &str, harmless: bool) -> Change {
         Change {
@@ -408,13 +359,5 @@ mod tests {
             change(3, "detached", true),
         ];
         assert_eq!(with_late(early, late), expected);
-    }
-
-    #[test]
-    fn bytes_without_an_encoding_are_not_converted() {
-        assert_eq!(
-            copy_out_statement(&row(&["id"], None), "SQL_ASCII"),
-            "COPY \"public\".\"t\" (\"id\") TO STDOUT WITH (ENCODING 'SQL_ASCII')"
-        );
     }
 }

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::export::Completed;
 use super::report::{Recorder, below};
 use super::{Error, Options};
+use crate::archive::TOC_FILE_NAME;
 use crate::durable::{self, Tree};
 use crate::interrupt::Partial;
 use crate::manifest::{self, Algorithm, Checksum, FileRecord, Manifest};
@@ -74,8 +75,12 @@ fn log_summary(manifest: &Manifest) {
     );
 }
 
-/// Records what is not a table's rows: the table of contents and the large objects.
+/// Records what is not a table's rows: the table of contents and the large objects. Whatever else
+/// there is would be taken for them.
 fn add_other_files(directory: &Path, files: &mut Vec<FileRecord>) -> Result<(), Error> {
+    /// What the names of `pg_dump`'s files of large objects and their lists begin with.
+    const LARGE_OBJECTS: &str = "blob";
+
     let known: HashSet<String> = files.iter().map(|file| file.name.clone()).collect();
     let failed = |doing, path: &Path| {
         let path = path.to_owned();
@@ -87,6 +92,9 @@ fn add_other_files(directory: &Path, files: &mut Vec<FileRecord>) -> Result<(), 
         let name = entry.file_name().to_string_lossy().into_owned();
         if known.contains(&name) {
             continue;
+        }
+        if name != TOC_FILE_NAME && !name.starts_with(LARGE_OBJECTS) {
+            return Err(Error::Stray(path));
         }
         let (bytes, checksum) = checksum(&path).map_err(failed("read file", &path))?;
         files.push(FileRecord {

@@ -208,7 +208,7 @@ impl Attempt<'_> {
         self.pg_dump.require_not_older_than_server(connected.session.version().major())?;
         recorder.connected(&connected);
 
-        let snapshot = connected.snapshot()?;
+        let snapshot = connected.snapshot(self.options.lock_timeout)?;
         recorder.snapshot(&snapshot.id);
         tried.snapshot = snapshot.id.to_string();
         tried.started_at = snapshot.taken_at;

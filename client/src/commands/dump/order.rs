@@ -78,6 +78,13 @@ impl Order<'_> {
             (Ok(defined), Ok(rechecked)) => Ok((defined, rechecked)),
             // Where one has stopped the other, it is the one that tells why.
             (Err(AttemptEnd::Fatal(Error::Stopped)), Err(end)) => Err(end),
+            // Both may fail of the same, such as a full disk, and only one may know that no other
+            // attempt will do better. Any other failure of the rows may come of `pg_dump`'s:
+            // with it, the snapshot has ended.
+            (
+                Err(AttemptEnd::Over(_)),
+                Err(end @ AttemptEnd::Fatal(Error::File { .. } | Error::Panic)),
+            ) => Err(end),
             (Err(end), _) | (_, Err(end)) => Err(end),
         }
     }

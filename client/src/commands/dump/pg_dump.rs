@@ -189,7 +189,11 @@ impl PgDump {
         session: &mut Session,
         lock_timeout: Duration,
     ) -> Result<Option<End>, Error> {
-        let blockers = session.blockers_of(&self.application)?;
+        let mut blockers = session.blockers_of(&self.application)?;
+        if blockers.is_empty() && !session.has_session_of(&self.application)? {
+            // Its session is being started, and may wait for the catalogs.
+            blockers = session.blockers_of_catalogs()?;
+        }
         if blockers.is_empty() {
             self.blocked_since = None;
             return Ok(None);

@@ -1,6 +1,6 @@
 //! The first stages of an attempt: a session, its snapshot, and what is to be dumped under it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use time::OffsetDateTime;
 
@@ -41,10 +41,15 @@ impl Connected {
     }
 
     /// Takes the snapshot that the dump will be of, if this attempt succeeds.
-    pub fn snapshot(mut self) -> Result<Snapshot, Error> {
+    ///
+    /// No lock is waited for longer than `lock_timeout` from here on: who has it may wait for
+    /// another session of ours.
+    pub fn snapshot(mut self, lock_timeout: Duration) -> Result<Snapshot, Error> {
         self.session.begin()?;
+        self.session.bound_locks(lock_timeout)?;
         let id = self.session.export_snapshot()?;
-        Ok(Snapshot { taken_at: OffsetDateTime::now_utc(), id, connected: self })
+        let taken_at = OffsetDateTime::now_utc();
+        Ok(Snapshot { taken_at, id, connected: self, lock_timeout })
     }
 }
 
@@ -53,6 +58,7 @@ pub struct Snapshot {
     pub connected: Connected,
     pub id: SnapshotId,
     pub taken_at: OffsetDateTime,
+    lock_timeout: Duration,
 }
 
 impl Snapshot {
@@ -75,6 +81,7 @@ impl Snapshot {
             target: self.connected.target.clone(),
             snapshot: self.id.clone(),
             first: self.connected.session.fingerprint()?,
+            lock_timeout: self.lock_timeout,
         })
     }
 }
@@ -88,17 +95,26 @@ pub struct Resolved {
 /// Opens further sessions, each proven to be on the server of the first: on another one a
 /// snapshot of the same name would be another snapshot, and nothing that is seen there would
 /// prove anything.
+///
+/// A new session reads catalogs, already in its start. Somebody who wants one of them for himself
+/// alone (`VACUUM FULL pg_class`) waits for the end of our transactions, and the new session for
+/// him: a cycle in which we are a part that the server does not see. So no new session is waited
+/// for without an end.
 #[derive(Clone)]
 pub struct Peers {
     target: Target,
     snapshot: SnapshotId,
     first: Fingerprint,
+    lock_timeout: Duration,
 }
 
 impl Peers {
     /// A session outside the snapshot.
     pub fn outside(&self) -> Result<Session, Error> {
-        let mut session = Session::start(self.target.connect()?)?;
+        // For the way, and for what else a server does before it says that a session is there.
+        const MORE: Duration = Duration::from_secs(2);
+        let client = self.target.connect(self.lock_timeout.saturating_add(MORE))?;
+        let mut session = Session::start_within(client, self.lock_timeout)?;
         if session.sees(&self.first)? { Ok(session) } else { Err(Error::OtherServer) }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::lock::Tables;
-use crate::wire::CancelToken;
+use crate::wire::{self, CancelToken};
 
 /// What the workers that export go by.
 pub struct Stop {
@@ -33,9 +33,7 @@ impl Stop {
     /// Ends what the workers' sessions are doing just now. One that was between two statements
     /// may begin another: this wants repeating until all have stopped.
     pub fn cancel(&self) {
-        for session in &self.sessions {
-            session.cancel();
-        }
+        wire::cancel(self.sessions.iter().cloned());
     }
 }
 
