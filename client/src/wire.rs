@@ -349,9 +349,10 @@ where
         if !front.is_some_and(|front| is_effect(&front)) {
             return;
         }
-        let cause = self.asked.iter().position(|(_, asked)| {
-            code(asked).is_some_and(|code| !is_effect(&code))
-        });
+        let cause = self
+            .asked
+            .iter()
+            .position(|(_, asked)| code(asked).is_some_and(|code| !is_effect(&code)));
         if let Some(cause) = cause.and_then(|cause| self.asked.remove(cause)) {
             self.asked.push_front(cause);
         }

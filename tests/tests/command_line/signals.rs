@@ -122,11 +122,35 @@ fn a_signal_ends_a_dump_whose_export_is_done_and_whose_pg_dump_is_not() {
     let mut holder = cluster.session("db");
     let mut observer = cluster.session("db");
     holder.exec("CREATE VIEW v AS SELECT 1 AS one");
+    // For a second worker, whose session is not asked for anything after its table.
+    holder.exec("CREATE TABLE second AS SELECT 1 AS id");
     holder.exec("BEGIN; LOCK TABLE v");
     for signal in SIGNALS {
-        let dump = Stillpoint::dump(&cluster, "db", &archive).spawn();
+        let dump = Stillpoint::dump(&cluster, "db", &archive).arg("-j2").spawn();
         wait_for(&mut observer, "pg_dump", "wait_event_type = 'Lock'");
         wait_for(&mut observer, "stillpoint", "state = 'idle in transaction' AND query ~ '^COPY'");
         assert_ends(dump, signal, &mut observer, &archive);
+    }
+}
+
+#[test]
+fn a_signal_ends_a_dump_whose_workers_make_one_file_after_the_other() {
+    let (cluster, directory) = start();
+    cluster.allow_cancelled_statements();
+    let archive = directory.path().join("archive");
+    let mut observer = cluster.session("db");
+    for hundred in 0..20 {
+        observer.exec(&format!(
+            "DO $$ BEGIN FOR i IN 1..100 LOOP \
+             EXECUTE format('CREATE TABLE small_%s_%s (id int)', {hundred}, i); \
+             END LOOP; END $$"
+        ));
+    }
+    for signal in SIGNALS {
+        let dump = Stillpoint::dump(&cluster, "db", &archive).args(["-j2", "-Z", "none"]).spawn();
+        wait_for(&mut observer, "stillpoint", "query LIKE 'COPY \"public\".\"small%'");
+        assert_ends(dump, signal, &mut observer, &archive);
+        let left = std::fs::read_dir(directory.path()).expect("a directory").count();
+        assert_eq!(left, 0, "something is left beside {}", archive.display());
     }
 }

@@ -41,6 +41,13 @@ pub struct Dealt(pub Tables);
 /// What can be locked is locked, but may not be what the snapshot promises.
 pub struct Locked(pub Tables);
 
+/// What comes of locking without waiting.
+pub enum AtOnce {
+    Locked(Locked),
+    /// Somebody is in the way; no table is locked.
+    InTheWay(Dealt),
+}
+
 /// How long an attempt's locks may be waited for, all together.
 #[derive(Clone, Copy)]
 pub struct Budget {
@@ -85,21 +92,21 @@ impl Dealt {
         mut self,
         options: &Options,
         timings: &mut Timings,
-    ) -> Result<Result<Locked, Self>, AttemptEnd> {
+    ) -> Result<AtOnce, AttemptEnd> {
         let had = self.each(timings, Worker::lock_at_once)?;
         if had.iter().all(|had| *had) {
             for worker in &mut self.0.workers {
                 worker.session.release_savepoint()?;
                 worker.session.bound_locks(options.lock_timeout)?;
             }
-            return Ok(Ok(Locked(self.0)));
+            return Ok(AtOnce::Locked(Locked(self.0)));
         }
         for (worker, had) in self.0.workers.iter_mut().zip(had) {
             if had {
                 worker.session.back_to_savepoint()?;
             }
         }
-        Ok(Err(self))
+        Ok(AtOnce::InTheWay(self))
     }
 
     fn each<T: Send>(

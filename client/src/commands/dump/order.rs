@@ -5,7 +5,7 @@ use std::path::Path;
 use super::check::{Checked, Defined, moved};
 use super::ddl::Describing;
 use super::export::Rechecked;
-use super::lock::{Budget, Dealt, Locked};
+use super::lock::{AtOnce, Budget, Dealt, Locked};
 use super::stop::{Alarm, Stop};
 use super::{AttemptEnd, Error, Options, Timings};
 use crate::durable::Tree;
@@ -32,8 +32,8 @@ impl Order<'_> {
         let dealt = match dealt.beside() {
             Some(tables) if describing.has_locked(&tables, self.options)? => {
                 match dealt.lock_at_once(self.options, timings)? {
-                    Ok(locked) => return self.beside(describing, locked, timings),
-                    Err(dealt) => dealt,
+                    AtOnce::Locked(locked) => return self.beside(describing, locked, timings),
+                    AtOnce::InTheWay(dealt) => dealt,
                 }
             }
             _ => dealt,
