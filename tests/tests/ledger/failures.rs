@@ -3,6 +3,7 @@
 use postgres::error::SqlState;
 use stillpoint_tests::ledger::Mark;
 
+use crate::held::hold_in;
 use crate::{DATABASE, Scene, T, whole};
 
 /// A ledger that does not take the library's rows.
@@ -115,4 +116,80 @@ fn a_cancelled_wait_for_the_ledger_is_a_cancelled_statement_whatever_the_setting
         assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{setting}");
         assert_eq!(file(&mut scene), before, "{setting}");
     }
+}
+
+#[test]
+fn a_ledger_that_would_not_survive_a_crash_is_not_recorded_into() {
+    let mut scene = Scene::new(T);
+    let unlogged = "ALTER TABLE stillpoint.invalidation SET UNLOGGED";
+    let error = scene.refusal(unlogged);
+    assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+    scene.session.exec(&format!("SET stillpoint.enabled = off; {unlogged}"));
+    scene.session.exec("RESET stillpoint.enabled");
+    for statement in STATEMENTS {
+        let error = scene.refusal(statement);
+        assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{statement}");
+    }
+    scene.session.exec(
+        "SET stillpoint.enabled = off;
+         ALTER TABLE stillpoint.invalidation SET LOGGED;
+         SET stillpoint.enabled = on",
+    );
+    assert_eq!(scene.told(&["TRUNCATE t"]), whole("replaced", "t", "TRUNCATE TABLE"));
+}
+
+/// Breaks the ledger, or mends it, in a way that leaves its rows where they are.
+#[track_caller]
+fn alter_ledger(scene: &mut Scene, action: &str) {
+    scene.session.exec("SET stillpoint.enabled = off");
+    scene.session.exec(&format!("ALTER TABLE stillpoint.invalidation {action}"));
+    scene.session.exec("RESET stillpoint.enabled");
+}
+
+const THREE: &str = "CREATE TABLE a (id int); CREATE TABLE b (id int); CREATE TABLE c (id int)";
+
+#[test]
+fn a_ledger_that_breaks_in_the_middle_of_work_costs_records_and_leaves_no_lock() {
+    for statement in ["VACUUM FULL a, b", "VACUUM a, b", "REINDEX TABLE CONCURRENTLY b"] {
+        let mut scene = Scene::new(THREE);
+        scene.session.exec("CREATE INDEX ON b (id)");
+        let mut session = scene.cluster.session(DATABASE);
+        session.exec("SET stillpoint.on_record_failure = warning");
+        let pid = session.pid();
+        let held = hold_in(&mut scene, session, statement, "b");
+        alter_ledger(&mut scene, "ADD COLUMN broken int");
+        scene.cluster.allow_log("could not record what this transaction replaces");
+        let session = held.let_go();
+        // Nothing of the interval stays with a session that lives on.
+        let locks =
+            format!("SELECT count(*) FROM pg_locks WHERE pid = {pid} AND locktype = 'object'");
+        assert_eq!(scene.observer.number(&locks), 0, "{statement}");
+        alter_ledger(&mut scene, "DROP COLUMN broken");
+        assert!(!scene.open().is_empty(), "{statement}");
+        scene.session.exec("VACUUM c");
+        assert_eq!(scene.open(), [""; 0], "{statement}");
+        drop(session);
+    }
+}
+
+#[test]
+fn a_ledger_that_is_mended_before_the_work_ends_has_no_open_row_of_it() {
+    let mut scene = Scene::new(THREE);
+    let mut session = scene.cluster.session(DATABASE);
+    session.exec("SET stillpoint.on_record_failure = warning");
+    let held = hold_in(&mut scene, session, "VACUUM FULL a, b, c", "b");
+    alter_ledger(&mut scene, "ADD COLUMN broken int");
+    scene.cluster.allow_log("could not record what this transaction replaces");
+    let held = held.go_on_to(&mut scene, "c");
+    alter_ledger(&mut scene, "DROP COLUMN broken");
+    let mut session = held.let_go();
+    assert_eq!(scene.open(), [""; 0]);
+    let told = scene.observer.texts(
+        "SELECT concat_ws(' ', effect, relation_name) FROM stillpoint.invalidation
+          WHERE relation >= 16384 AND relation_name IN ('a', 'b', 'c') ORDER BY relation_name",
+    );
+    // The middle one was replaced and could not be recorded, which the session was told.
+    assert_eq!(told, ["replaced a", "announced b", "replaced c"]);
+    session.exec("VACUUM a");
+    assert_eq!(scene.open(), [""; 0]);
 }

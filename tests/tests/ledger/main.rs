@@ -6,6 +6,7 @@ mod durability;
 mod failures;
 mod forms_of_alter_table;
 mod fuzz;
+mod held;
 mod hooks;
 mod in_functions;
 mod in_transactions;
