@@ -2,6 +2,7 @@
 
 mod by_themselves;
 mod catalogs;
+mod disturbed;
 mod durability;
 mod failures;
 mod forms_of_alter_table;
