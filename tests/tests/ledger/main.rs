@@ -15,6 +15,7 @@ mod installation;
 mod intervals;
 mod preparing;
 mod privileges;
+mod pruning;
 mod refusals;
 mod replication;
 mod rows_kept;
