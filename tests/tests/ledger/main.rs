@@ -20,6 +20,7 @@ mod refusals;
 mod replication;
 mod rows_kept;
 mod savepoints;
+mod side_effects;
 mod upgrades;
 
 use postgres::error::DbError;
