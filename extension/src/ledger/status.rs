@@ -7,7 +7,8 @@ use crate::fence::{Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value};
 use crate::settings;
 
 /// How many rows, how large, and how long without a gap: since the server started, for nobody
-/// knows whether it has always been started with the library, or since there is a ledger. While a
+/// knows whether it has always been started with the library; since there is a ledger; and, if the
+/// server was a standby, since the last that it has replayed of another's doing. While a
 /// transaction is prepared that is older, nothing can be said: what it has replaced may not be
 /// recorded, and comes when it is committed.
 const EXTENT: &str = "\
@@ -17,7 +18,9 @@ const EXTENT: &str = "\
                                   WHERE p.database = pg_catalog.current_database() \
                                     AND p.prepared < s.since) \
                 THEN s.since END \
-      FROM (SELECT GREATEST(pg_catalog.pg_postmaster_start_time(), pg_catalog.max(since)) AS since \
+      FROM (SELECT GREATEST(pg_catalog.pg_postmaster_start_time(), \
+                            pg_catalog.pg_last_xact_replay_timestamp(), \
+                            pg_catalog.max(since)) AS since \
               FROM stillpoint.recording) AS s";
 
 /// The SQL function.

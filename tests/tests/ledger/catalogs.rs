@@ -70,12 +70,10 @@ fn shared_catalogs_are_told_as_shared() {
     assert!(told.iter().all(|entry| (entry.database, entry.tablespace) == (0, 1664)), "{told:?}");
     let told = catalogs_told(&mut scene, "REINDEX TABLE pg_authid");
     assert!(told.iter().all(|entry| (entry.database, entry.tablespace) == (0, 1664)), "{told:?}");
-    let expected = [
-        "replaced pg_authid_oid_index",
-        "replaced pg_authid_rolname_index",
-        "replaced pg_toast_1260_index",
-    ];
-    assert_eq!(names(&told), expected);
+    // Before 18 it has a TOAST table, too.
+    let mut names = names(&told);
+    names.retain(|name| name != "replaced pg_toast_1260_index");
+    assert_eq!(names, ["replaced pg_authid_oid_index", "replaced pg_authid_rolname_index"]);
 }
 
 #[test]
@@ -131,7 +129,8 @@ fn a_reset_of_the_whole_cache_by_the_transaction_itself_loses_nothing() {
         "CREATE TABLE a (id int); CREATE TABLE b (id int);
          CREATE PUBLICATION everything FOR ALL TABLES WITH (publish = 'insert')",
     );
-    scene.cluster.allow_log("wal_level is insufficient to publish logical changes");
+    // The same words, with the setting quoted since 18.
+    scene.cluster.allow_log("insufficient to publish logical changes");
     // Changing a publication of all tables resets every session's cache.
     let told = scene.told(&["BEGIN;
          TRUNCATE t;
