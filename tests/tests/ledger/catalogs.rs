@@ -1,8 +1,17 @@
 //! Catalogs, swaps by hand, and what the server does not tell the library in so many words.
 
+use postgres::error::SqlState;
 use stillpoint_tests::ledger::{Effect, Entry, Mark, Scope, Storage, findings};
 
 use crate::{DATABASE, Scene, T, sorted, whole};
+
+const TWO: &str = "CREATE TABLE a (id int); CREATE TABLE b (id int)";
+
+/// As tools do that build a table anew beside the old one.
+const SWAP: &str = "
+    UPDATE pg_class AS c SET relfilenode = o.relfilenode
+      FROM pg_class AS o
+     WHERE (c.oid, o.oid) IN (('a'::regclass, 'b'::regclass), ('b'::regclass, 'a'::regclass))";
 
 /// Runs a statement and finds the ledger's rows about catalogs exact; gives them.
 #[track_caller]
@@ -83,14 +92,24 @@ fn a_rolled_back_reindex_of_a_mapped_catalog_is_not_told() {
 
 #[test]
 fn files_that_are_swapped_by_hand_are_told_without_a_command() {
-    let mut scene = Scene::new("CREATE TABLE a (id int); CREATE TABLE b (id int)");
-    // As tools do that build a table anew beside the old one.
-    let told = scene.told(&[
-        "UPDATE pg_class AS c SET relfilenode = o.relfilenode
-           FROM pg_class AS o
-          WHERE (c.oid, o.oid) IN (('a'::regclass, 'b'::regclass), ('b'::regclass, 'a'::regclass))",
-    ]);
-    assert_eq!(told, ["replaced a by nothing", "replaced b by nothing"]);
+    let mut scene = Scene::new(TWO);
+    assert_eq!(scene.told(&[SWAP]), ["replaced a by nothing", "replaced b by nothing"]);
+}
+
+#[test]
+fn a_statement_that_has_failed_is_not_taken_for_the_command_of_a_later_transaction() {
+    let mut scene = Scene::new(TWO);
+    scene.session.exec("BEGIN; SAVEPOINT s");
+    let error = scene.refusal("CREATE TABLE a (id int)");
+    assert_eq!(error.code(), &SqlState::DUPLICATE_TABLE);
+    scene.session.exec("ROLLBACK TO s; COMMIT");
+    assert_eq!(scene.told(&[SWAP]), ["replaced a by nothing", "replaced b by nothing"]);
+    // Nor is one within another, or one that the server's own transactions have cut off.
+    for statement in ["DO 'BEGIN CREATE TABLE a (id int); END'", "VACUUM FULL a, missing"] {
+        let _ = scene.refusal(statement);
+        let told = scene.told(&[SWAP]);
+        assert_eq!(told, ["replaced a by nothing", "replaced b by nothing"], "{statement}");
+    }
 }
 
 #[test]
