@@ -98,6 +98,7 @@ fn make_template(scratch: &Path) -> PathBuf {
     let output = installation
         .server_program("initdb")
         .args(["--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"])
+        .args(["--no-sync", "-D"])
         .arg(&fresh)
         .output()
         .expect("setpriv runs");
