@@ -167,6 +167,7 @@ impl Cluster {
         let log = Mutex::new(ServerLog::new(home.path().join("server.log")));
         let mut standby = Self { home: Some(home), data, port, server: None, log };
         // When either end goes first.
+        self.allow_log("connection to client lost");
         standby.allow_log("terminating walreceiver process");
         standby.allow_log("could not receive data from WAL stream");
         standby.start_server();

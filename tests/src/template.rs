@@ -98,7 +98,7 @@ fn make_template(scratch: &Path) -> PathBuf {
     let output = installation
         .server_program("initdb")
         .args(["--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"])
-        .args(["--no-sync", "--no-instructions", "-D"])
+        .args(["--no-sync", "-D"])
         .arg(&fresh)
         .output()
         .expect("setpriv runs");

@@ -121,6 +121,14 @@ impl Table {
         });
     }
 
+    /// How many rows there are for `snapshot`.
+    #[must_use]
+    pub fn count(&self, snapshot: &Snapshot) -> u64 {
+        let mut count = 0;
+        self.relation.scan(None, &mut [], Some(snapshot), |_| count += 1);
+        count
+    }
+
     /// A B-tree that finds values of a column, and NULL: valid, not partial, on that column.
     fn index_on(&self, number: u32) -> Option<Oid> {
         // SAFETY: a variable of the server, and a list in the current memory context.

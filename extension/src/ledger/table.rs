@@ -70,6 +70,12 @@ impl Ledger {
         catalog::relation(self.oid)?.storage()
     }
 
+    /// How many rows it has. Whoever counts in a SERIALIZABLE transaction leaves no trace that could
+    /// make others fail.
+    pub fn count(&self) -> u64 {
+        self.table.count(&Snapshot::of_each_row())
+    }
+
     /// Writes rows; gives the place of each.
     pub fn write<'a>(&self, records: impl IntoIterator<Item = &'a Record>) -> Vec<Place> {
         let mut insertion = self.table.insert();

@@ -3,6 +3,7 @@
 use postgres::error::SqlState;
 use stillpoint_tests::ledger::Mark;
 
+use crate::held::{Held, hold_in};
 use crate::{DATABASE, Scene, T, whole};
 
 /// A ledger that does not take the library's rows.
@@ -114,5 +115,100 @@ fn a_cancelled_wait_for_the_ledger_is_a_cancelled_statement_whatever_the_setting
         let error = result.expect_err("it was cancelled");
         assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{setting}");
         assert_eq!(file(&mut scene), before, "{setting}");
+    }
+}
+
+#[test]
+fn a_ledger_that_would_not_survive_a_crash_is_not_recorded_into() {
+    let mut scene = Scene::new(T);
+    let unlogged = "ALTER TABLE stillpoint.invalidation SET UNLOGGED";
+    let error = scene.refusal(unlogged);
+    assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+    scene.session.exec(&format!("SET stillpoint.enabled = off; {unlogged}"));
+    scene.session.exec("RESET stillpoint.enabled");
+    for statement in STATEMENTS {
+        let error = scene.refusal(statement);
+        assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{statement}");
+    }
+    scene.session.exec(
+        "SET stillpoint.enabled = off;
+         ALTER TABLE stillpoint.invalidation SET LOGGED;
+         SET stillpoint.enabled = on",
+    );
+    assert_eq!(scene.told(&["TRUNCATE t"]), whole("replaced", "t", "TRUNCATE TABLE"));
+}
+
+/// What makes the ledger unwritable and leaves its rows where they are, and what mends it: found
+/// when the ledger is opened, and found when the second row of a transaction is written.
+const BREAKS: [(&str, &str); 2] = [
+    (
+        "ALTER TABLE stillpoint.invalidation ADD COLUMN broken int",
+        "ALTER TABLE stillpoint.invalidation DROP COLUMN broken",
+    ),
+    (
+        "CREATE UNIQUE INDEX broken ON stillpoint.invalidation (finished_xid)",
+        "DROP INDEX stillpoint.broken",
+    ),
+];
+
+/// Runs a statement that is not recorded.
+#[track_caller]
+fn unrecorded(scene: &mut Scene, statement: &str) {
+    scene.session.exec("SET stillpoint.enabled = off");
+    scene.session.exec(statement);
+    scene.session.exec("RESET stillpoint.enabled");
+}
+
+const THREE: &str = "CREATE TABLE a (id int); CREATE TABLE b (id int); CREATE TABLE c (id int);
+                     CREATE INDEX b_1 ON b (id); CREATE INDEX b_2 ON b (id)";
+
+/// A statement that is to go on with a warning, held at a table while the ledger breaks.
+#[track_caller]
+fn broken_at(scene: &mut Scene, statement: &str, table: &str, by: &str) -> Held {
+    let mut session = scene.cluster.session(DATABASE);
+    session.exec("SET stillpoint.on_record_failure = warning");
+    let held = hold_in(scene, session, statement, table);
+    unrecorded(scene, by);
+    scene.cluster.allow_log("could not record what this transaction replaces");
+    held
+}
+
+#[test]
+fn a_ledger_that_breaks_in_the_middle_of_work_costs_records_and_leaves_no_lock() {
+    for (breaks, mends) in BREAKS {
+        for statement in ["VACUUM FULL a, b", "VACUUM a, b", "REINDEX TABLE CONCURRENTLY b"] {
+            let mut scene = Scene::new(THREE);
+            let session = broken_at(&mut scene, statement, "b", breaks).let_go();
+            // Nothing of the interval stays with a session that lives on.
+            let locks = format!(
+                "SELECT count(*) FROM pg_locks WHERE pid = {} AND locktype = 'object'",
+                session.pid()
+            );
+            assert_eq!(scene.observer.number(&locks), 0, "{statement}, {breaks}");
+            unrecorded(&mut scene, mends);
+            assert!(!scene.open().is_empty(), "{statement}, {breaks}");
+            scene.session.exec("VACUUM c");
+            assert_eq!(scene.open(), [""; 0], "{statement}, {breaks}");
+        }
+    }
+}
+
+#[test]
+fn a_ledger_that_is_mended_before_the_work_ends_has_no_open_row_of_it() {
+    for (breaks, mends) in BREAKS {
+        let mut scene = Scene::new(THREE);
+        let held = broken_at(&mut scene, "VACUUM FULL a, b, c", "b", breaks);
+        let held = held.go_on_to(&mut scene, "c");
+        unrecorded(&mut scene, mends);
+        let mut session = held.let_go();
+        assert_eq!(scene.open(), [""; 0], "{breaks}");
+        let told = scene.observer.texts(
+            "SELECT concat_ws(' ', effect, relation_name) FROM stillpoint.invalidation
+              WHERE relation_name IN ('a', 'b', 'c') ORDER BY relation_name",
+        );
+        // The middle one was replaced and could not be recorded, which the session was told.
+        assert_eq!(told, ["replaced a", "announced b", "replaced c"], "{breaks}");
+        session.exec("VACUUM a");
+        assert_eq!(scene.open(), [""; 0], "{breaks}");
     }
 }

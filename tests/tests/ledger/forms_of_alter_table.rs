@@ -153,6 +153,20 @@ fn other_forms_are_told_when_they_rewrite() {
             told: &[],
         },
         Case {
+            what: "a type that needs no rewrite, with indexes that are made anew on the old files",
+            setup: "CREATE TABLE a (word varchar(10) PRIMARY KEY); CREATE INDEX a_i ON a (word, word)",
+            statements: &["ALTER TABLE a ALTER word TYPE varchar(20)"],
+            told: &[],
+        },
+        Case {
+            what: "the same beside an index that goes",
+            setup: "CREATE TABLE a (word varchar(10) PRIMARY KEY); CREATE INDEX a_i ON a (word)",
+            statements: &[
+                "BEGIN; DROP INDEX a_i; ALTER TABLE a ALTER word TYPE varchar(20); COMMIT",
+            ],
+            told: &["dropped a_i by ALTER TABLE"],
+        },
+        Case {
             what: "a rewrite with a TOAST table, which is another one afterwards",
             setup: WORDS,
             statements: &["ALTER TABLE w ADD COLUMN chance float8 DEFAULT random()"],

@@ -77,6 +77,23 @@ fn the_settings_are_as_documented() {
 }
 
 #[test]
+fn the_ledger_is_a_heap_whatever_is_the_default() {
+    let cluster = ClusterOptions::default().preload().start();
+    let mut session = cluster.session(DATABASE);
+    session.exec(
+        "CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler;
+         SET default_table_access_method = heap2",
+    );
+    let methods = "SELECT DISTINCT a.amname FROM pg_class AS c JOIN pg_am AS a ON a.oid = c.relam
+                    WHERE c.relnamespace = 'stillpoint'::regnamespace AND c.relkind = 'r'";
+    session.exec("CREATE EXTENSION stillpoint");
+    assert_eq!(session.texts(methods), ["heap"]);
+    session.exec("DROP EXTENSION stillpoint; CREATE EXTENSION stillpoint VERSION '0.1.0'");
+    session.exec("ALTER EXTENSION stillpoint UPDATE");
+    assert_eq!(session.texts(methods), ["heap"]);
+}
+
+#[test]
 fn recording_switched_off_records_nothing() {
     let mut scene = Scene::new(T);
     let told = scene.told(&["TRUNCATE t"]);

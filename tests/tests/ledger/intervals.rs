@@ -1,51 +1,14 @@
 //! Work outside a transaction lasts: it is recorded as begun before, as ended after, and never
 //! taken for done in between.
 
-use stillpoint_tests::{Background, Session, wait_until};
+use stillpoint_tests::{psql, wait_until};
 
+use crate::held::hold;
 use crate::{DATABASE, Scene, T, waits_behind, whole};
 
 const TWO: &str = "CREATE TABLE a (id int); INSERT INTO a VALUES (1);
                    CREATE TABLE b (id int); INSERT INTO b VALUES (1);
                    CREATE TABLE c (id int)";
-
-/// A statement in the middle of its work, and the session whose lock it waits for.
-struct Held {
-    running: Background,
-    holder: Session,
-}
-
-/// Starts a statement and holds it at `table`.
-#[track_caller]
-fn hold(scene: &mut Scene, sql: &str, table: &str) -> Held {
-    let mut holder = scene.cluster.session(DATABASE);
-    holder.exec(&format!("BEGIN; LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE"));
-    let running = scene.cluster.session(DATABASE).start(sql);
-    wait_until(&mut scene.observer, &waits_behind(running.pid(), holder.pid()));
-    Held { running, holder }
-}
-
-impl Held {
-    #[track_caller]
-    fn let_go(mut self) {
-        self.holder.exec("COMMIT");
-        drop(self.running.finish());
-    }
-
-    /// Ends the statement from outside; gives back when its session has let go of everything.
-    #[track_caller]
-    fn end_by(mut self, scene: &mut Scene, function: &str, message: &str) {
-        scene.cluster.allow_log(message);
-        let pid = self.running.pid();
-        assert!(scene.observer.yes(&format!("SELECT {function}({pid})")));
-        let (session, result) = self.running.result();
-        assert!(result.is_err());
-        drop(session);
-        self.holder.exec("COMMIT");
-        let gone = format!("SELECT NOT EXISTS (SELECT FROM pg_locks WHERE pid = {pid})");
-        wait_until(&mut scene.observer, &gone);
-    }
-}
 
 /// Effect, and whether the end is recorded and by whom, of all rows about a table.
 #[track_caller]
@@ -64,7 +27,7 @@ fn a_vacuum_is_told_to_everybody_while_it_works_and_ended_when_it_ends() {
     let held = hold(&mut scene, "VACUUM a, b", "b");
     assert_eq!(state(&mut scene, "a"), ["announced open"]);
     assert_eq!(state(&mut scene, "b"), ["announced open"]);
-    held.let_go();
+    drop(held.let_go());
     assert_eq!(state(&mut scene, "a"), ["pages later"]);
     assert_eq!(state(&mut scene, "b"), ["pages later"]);
 }
@@ -93,7 +56,7 @@ fn a_full_vacuum_ends_each_tables_rows_with_the_table() {
     let held = hold(&mut scene, "VACUUM FULL a, b", "b");
     assert_eq!(state(&mut scene, "a"), ["replaced at once"]);
     assert_eq!(state(&mut scene, "b"), ["announced open"]);
-    held.let_go();
+    drop(held.let_go());
     assert_eq!(state(&mut scene, "b"), ["replaced at once"]);
     assert_eq!(scene.open(), [""; 0]);
 }
@@ -123,7 +86,7 @@ fn every_statement_with_transactions_of_its_own_is_open_until_it_ends() {
     for (statement, held_at, told) in statements {
         let held = hold(&mut scene, statement, held_at);
         assert!(scene.open().contains(&told.to_owned()), "{statement}");
-        held.let_go();
+        drop(held.let_go());
         assert_eq!(scene.open(), [""; 0], "{statement}");
     }
 }
@@ -137,6 +100,35 @@ fn the_interval_of_a_cancelled_vacuum_is_closed_by_the_next_one_and_stays_announ
     scene.session.exec("VACUUM c");
     assert_eq!(state(&mut scene, "a"), ["announced later"]);
     assert_eq!(state(&mut scene, "b"), ["announced later"]);
+}
+
+#[test]
+fn an_interval_that_was_cut_off_is_closed_without_an_index_to_find_it_by() {
+    let mut scene = Scene::new(TWO);
+    scene.cluster.allow_log("despite IgnoreSystemIndexes");
+    let cut_off = |scene: &mut Scene| {
+        let held = hold(scene, "VACUUM a", "a");
+        held.end_by(scene, "pg_cancel_backend", "canceling statement due to user request");
+        assert_eq!(scene.open(), ["a"]);
+    };
+    cut_off(&mut scene);
+    let finished = psql(&scene.cluster, DATABASE)
+        .env("PGOPTIONS", "-c ignore_system_indexes=on")
+        .args(["-c", "VACUUM c"])
+        .run();
+    finished.assert_exit(0).assert_silent();
+    assert_eq!(scene.open(), [""; 0]);
+
+    scene.session.exec("DROP INDEX stillpoint.invalidation_finished_xid_idx");
+    cut_off(&mut scene);
+    scene.session.exec("VACUUM c");
+    assert_eq!(scene.open(), [""; 0]);
+
+    // One that knows no NULL is no help, and no harm.
+    scene.session.exec("CREATE INDEX ON stillpoint.invalidation USING hash (finished_xid)");
+    cut_off(&mut scene);
+    scene.session.exec("VACUUM c");
+    assert_eq!(scene.open(), [""; 0]);
 }
 
 #[test]
@@ -169,7 +161,7 @@ fn an_interval_whose_session_lives_is_closed_by_nobody_else() {
     scene.session.exec("VACUUM FULL c");
     assert_eq!(state(&mut scene, "a"), ["announced open"]);
     assert_eq!(state(&mut scene, "b"), ["pages later"]);
-    held.let_go();
+    drop(held.let_go());
     assert_eq!(state(&mut scene, "a"), ["pages later"]);
 }
 

@@ -2,10 +2,12 @@
 
 mod by_themselves;
 mod catalogs;
+mod disturbed;
 mod durability;
 mod failures;
 mod forms_of_alter_table;
 mod fuzz;
+mod held;
 mod hooks;
 mod in_functions;
 mod in_transactions;
@@ -13,10 +15,12 @@ mod installation;
 mod intervals;
 mod preparing;
 mod privileges;
+mod pruning;
 mod refusals;
 mod replication;
 mod rows_kept;
 mod savepoints;
+mod side_effects;
 mod upgrades;
 
 use postgres::error::DbError;

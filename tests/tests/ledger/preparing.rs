@@ -1,6 +1,9 @@
 //! Prepared transactions: recorded with what they have done, and by nobody else.
 
-use crate::{DATABASE, Scene, T, whole};
+use postgres::error::SqlState;
+use stillpoint_tests::Cluster;
+
+use crate::{DATABASE, Scene, T, refusal, whole};
 
 #[test]
 fn a_prepared_truncation_is_told_when_another_session_commits_it() {
@@ -50,4 +53,45 @@ fn a_prepared_truncation_survives_a_crash_with_its_record() {
     assert!(watch.entries(&mut session).is_empty());
     session.exec("COMMIT PREPARED 'p'");
     assert_eq!(watch.told(&mut session), whole("replaced", "t", "TRUNCATE TABLE"));
+}
+
+/// Whether the ledger says since when it is complete.
+const VOUCHES: &str = "SELECT complete_since IS NOT NULL FROM stillpoint.status()";
+
+#[test]
+fn a_ledger_does_not_begin_while_something_is_prepared_that_it_knows_nothing_of() {
+    let cluster = Cluster::preloaded();
+    cluster.create_database("other");
+    let mut session = cluster.session(DATABASE);
+    session.exec(T);
+    session.exec("BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p'");
+    let error = refusal(&cluster, &mut session, "CREATE EXTENSION stillpoint");
+    assert_eq!(error.code(), &SqlState::OBJECT_IN_USE, "{error}");
+    assert!(error.detail().is_some_and(|detail| detail.contains("\"p\"")), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("COMMIT PREPARED")), "{error}");
+    // What is prepared in another database is none of its business.
+    cluster.create_extension("other");
+
+    session.exec("CREATE EXTENSION stillpoint VERSION '0.1.0'");
+    let error = refusal(&cluster, &mut session, "ALTER EXTENSION stillpoint UPDATE");
+    assert_eq!(error.code(), &SqlState::OBJECT_IN_USE, "{error}");
+    session.exec("COMMIT PREPARED 'p'");
+    session.exec("ALTER EXTENSION stillpoint UPDATE");
+    assert!(session.yes(VOUCHES));
+}
+
+#[test]
+fn a_ledger_vouches_for_nothing_while_something_is_prepared_that_is_older_than_the_server_runs() {
+    let mut scene = Scene::new(T);
+    scene.session.exec("BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p'");
+    // Its record was written by the server that has prepared it.
+    assert!(scene.observer.yes(VOUCHES));
+    scene.cluster.restart();
+    let mut session = scene.cluster.session(DATABASE);
+    assert!(!session.yes(VOUCHES));
+    session.exec("COMMIT PREPARED 'p'");
+    assert!(session.yes(VOUCHES));
+    session.exec("BEGIN; TRUNCATE t; PREPARE TRANSACTION 'q'");
+    assert!(session.yes(VOUCHES));
+    session.exec("ROLLBACK PREPARED 'q'");
 }

@@ -3,6 +3,7 @@
 use postgres::error::SqlState;
 use stillpoint_tests::Session;
 
+use crate::held::hold_in;
 use crate::{DATABASE, Scene, T, refusal, whole};
 
 /// A role that owns the table, the database, and all it can have without being a superuser.
@@ -190,4 +191,52 @@ fn a_superuser_is_recorded_like_anybody_and_triggers_on_the_ledger_are_not_asked
          ALTER TABLE stillpoint.invalidation FORCE ROW LEVEL SECURITY",
     );
     assert_eq!(scene.told(&["TRUNCATE t"]), whole("replaced", "t", "TRUNCATE TABLE"));
+}
+
+#[test]
+fn the_owner_of_a_database_does_not_rebuild_others_tables_and_nothing_is_told() {
+    let mut scene = Scene::new(T);
+    let mut owner = owner(&mut scene);
+    scene
+        .session
+        .exec("ALTER TABLE t OWNER TO postgres; CREATE SCHEMA s; CREATE TABLE s.k (id int)");
+    let watch = scene.watch();
+    for statement in [
+        "REINDEX INDEX CONCURRENTLY t_pkey",
+        "REINDEX TABLE CONCURRENTLY t",
+        "REINDEX INDEX t_pkey",
+        "REINDEX SCHEMA s",
+        "REINDEX SCHEMA CONCURRENTLY s",
+    ] {
+        let error = refusal(&scene.cluster, &mut owner, statement);
+        assert_eq!(error.code(), &SqlState::INSUFFICIENT_PRIVILEGE, "{statement}: {error}");
+        assert!(watch.entries(&mut scene.observer).is_empty(), "{statement}");
+    }
+}
+
+#[test]
+fn what_the_owner_of_a_schema_rebuilds_there_is_told_before_although_the_tables_are_others() {
+    let mut scene = Scene::new(
+        "CREATE ROLE keeper LOGIN; CREATE SCHEMA kept AUTHORIZATION keeper;
+         CREATE TABLE kept.k (id int PRIMARY KEY)",
+    );
+    for statement in ["REINDEX SCHEMA kept", "REINDEX SCHEMA CONCURRENTLY kept"] {
+        let keeper = scene.cluster.session_as(DATABASE, "keeper");
+        let held = hold_in(&mut scene, keeper, statement, "kept.k");
+        assert_eq!(scene.open(), ["k_pkey"], "{statement}");
+        drop(held.let_go());
+        assert_eq!(scene.open(), [""; 0], "{statement}");
+    }
+}
+
+#[test]
+fn what_the_owner_of_a_database_rebuilds_there_is_told_before_although_the_tables_are_others() {
+    let mut scene = Scene::new(T);
+    drop(owner(&mut scene));
+    scene.session.exec("ALTER TABLE t OWNER TO postgres");
+    let owner = scene.cluster.session_as(DATABASE, "owner");
+    let held = hold_in(&mut scene, owner, "REINDEX DATABASE postgres", "t");
+    assert!(scene.open().contains(&"t_pkey".to_owned()));
+    drop(held.let_go());
+    assert_eq!(scene.open(), [""; 0]);
 }

@@ -1,7 +1,8 @@
 //! Logical replication: what a subscriber truncates is recorded there, and what the ledger holds
 //! is never published.
 
-use stillpoint_tests::{Cluster, ClusterOptions, wait_until};
+use postgres::error::SqlState;
+use stillpoint_tests::{Cluster, ClusterOptions, Session, wait_until};
 
 use crate::{DATABASE, Scene, T, whole};
 
@@ -113,4 +114,76 @@ fn no_row_of_the_ledger_is_decoded() {
         assert!(change.ends_with("DELETE: (no-tuple-data)"), "{change}");
     }
     let _ = scene.observer.rows("SELECT pg_drop_replication_slot('slot')");
+}
+
+/// A publication of all tables, and a slot that a subscriber of it would have.
+#[track_caller]
+fn publish_everything(session: &mut Session) {
+    session.exec("CREATE PUBLICATION everything FOR ALL TABLES");
+    let _ = session.rows("SELECT pg_create_logical_replication_slot('slot', 'pgoutput')");
+}
+
+/// What a subscriber of the publication would be sent by now, but for the frames of transactions:
+/// each message with its letter first.
+#[track_caller]
+fn sent(session: &mut Session) -> Vec<String> {
+    session.texts(
+        "SELECT chr(get_byte(data, 0)) || ' ' || encode(data, 'escape')
+           FROM pg_logical_slot_get_binary_changes(
+                    'slot', NULL, NULL, 'proto_version', '1', 'publication_names', 'everything')
+          WHERE chr(get_byte(data, 0)) NOT IN ('B', 'C')",
+    )
+}
+
+/// The subscriber hears of `t`, and has heard of nothing else.
+#[track_caller]
+fn assert_sent_nothing(session: &mut Session) {
+    session.exec("INSERT INTO t VALUES (-1, 'heard')");
+    let messages = sent(session);
+    assert!(messages.iter().any(|message| message.contains("heard")), "{messages:?}");
+    // The relation that is described, and the row.
+    let kinds: Vec<_> = messages.iter().map(|message| &message[..1]).collect();
+    assert_eq!(kinds, ["R", "I"], "{messages:?}");
+    session.exec("DELETE FROM t WHERE id = -1");
+    let _ = sent(session);
+}
+
+#[test]
+fn installing_and_updating_send_nothing_to_a_subscriber_of_all_tables() {
+    let options = ClusterOptions::default()
+        .preload()
+        .setting("wal_level = logical")
+        .setting("synchronous_commit = on");
+    let cluster = options.start();
+    let mut session = cluster.session(DATABASE);
+    session.exec(T);
+    publish_everything(&mut session);
+    for statement in [
+        "CREATE EXTENSION stillpoint",
+        "DROP EXTENSION stillpoint; CREATE EXTENSION stillpoint VERSION '0.1.0'",
+        "ALTER EXTENSION stillpoint UPDATE",
+        "DROP EXTENSION stillpoint",
+    ] {
+        session.exec(statement);
+        assert_sent_nothing(&mut session);
+    }
+    let _ = session.rows("SELECT pg_drop_replication_slot('slot')");
+}
+
+#[test]
+fn pruning_sends_nothing_to_a_subscriber_of_all_tables() {
+    let mut scene = publisher(T);
+    scene.session.exec("SET synchronous_commit = on; TRUNCATE t");
+    scene.session.exec("VACUUM t");
+    scene
+        .session
+        .exec("UPDATE stillpoint.invalidation SET recorded_at = recorded_at - interval '1 year'");
+    publish_everything(&mut scene.session);
+    // The other way is refused there.
+    let error = scene.refusal("DELETE FROM stillpoint.invalidation");
+    assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+    assert_eq!(scene.session.number("SELECT stillpoint.prune()"), 8);
+    assert_sent_nothing(&mut scene.session);
+    assert_eq!(scene.observer.number("SELECT count(*) FROM stillpoint.invalidation"), 0);
+    let _ = scene.session.rows("SELECT pg_drop_replication_slot('slot')");
 }
