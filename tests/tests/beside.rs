@@ -250,8 +250,10 @@ fn a_pg_dump_that_ddl_has_spoilt_beside_the_export_costs_an_attempt() {
 #[test]
 fn a_catalog_that_somebody_wants_for_himself_costs_an_attempt_and_freezes_nothing() {
     let (cluster, _directory, archive) = start();
-    // A session that we have given up while it was being started.
-    cluster.allow_log("connection to client lost");
+    // Whether a session of ours has started before the catalog is asked for is a matter of chance:
+    // it is given up while it starts, or its first query is.
+    cluster.allow_cancelled_statements();
+    cluster.allow_log("canceling statement due to lock timeout");
     let mut observer = cluster.session("db");
     let mut holder = hold_up_pg_dump(&cluster);
     let dump =
