@@ -83,8 +83,8 @@ pub(super) fn run(size: Size) -> Section {
     ];
     let mut text = String::from(
         "## What the ledger costs\n\n\
-         Two clusters on a disk that they wait for at each commit; one with the library preloaded\n\
-         and the extension in the database.\n\n\
+         Two clusters in memory, so that no waiting for a disk hides anything; one with the library\n\
+         preloaded and the extension in the database.\n\n\
          | | median | minimum | maximum |\n|---|---|---|---|\n",
     );
     let works = [
