@@ -17,7 +17,7 @@ use stillpoint_check::Oid;
 
 use super::error::Hindrance;
 use super::record::{Effect, Record};
-use super::table::{Ledger, Rows};
+use super::table::{Ledger, Rows, by_storage};
 use super::targets::{Target, is_in_place, keeps_rows, targets};
 use super::{recording, session};
 use crate::fence::catalog::{self, Storage, database};
@@ -220,9 +220,9 @@ impl Interval {
         let storage = ledger.storage();
         if storage != self.ledger {
             let known = &self.rows;
-            self.rows = ledger.open_intervals(|record| {
+            self.rows = by_storage(ledger.open_intervals(|record| {
                 known.get(&record.storage).is_some_and(|(_, it)| it.xid == record.xid)
-            });
+            }));
             self.ledger = storage;
         }
     }
@@ -263,7 +263,7 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let here = [0, database()];
     let is_here = |record: &Record| here.contains(&record.storage.database);
     let open = ledger.open_intervals(is_here);
-    let candidates: BTreeSet<u64> = open.values().map(|(_, record)| record.xid).collect();
+    let candidates: BTreeSet<u64> = open.iter().map(|(_, record)| record.xid).collect();
     let mut orphaned = BTreeSet::new();
     for candidate in candidates {
         let marker = Marker { table: ledger.oid, number: candidate as u32 };
@@ -278,7 +278,7 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let rows = ledger.open_intervals(|record| is_here(record) && orphaned.contains(&record.xid));
     let xid = xid();
     let mut closed = Vec::new();
-    for (place, mut record) in rows.into_values() {
+    for (place, mut record) in rows {
         ledger.delete(place, &record);
         record.finished_xid = Some(xid);
         if let Some(storage) = catalog::relation(record.relation).and_then(|it| it.storage())

@@ -105,11 +105,13 @@ impl Ledger {
 
     /// What the transaction of that number has announced for itself and not completed.
     pub fn announced_by(&self, xid: u64) -> Rows {
-        self.rows(XidKey::Is(xid), |record| record.xid == xid && record.effect == Effect::Announced)
+        let mine = |record: &Record| record.xid == xid && record.effect == Effect::Announced;
+        by_storage(self.rows(XidKey::Is(xid), mine))
     }
 
-    /// The rows of intervals that are open and that `wanted` names.
-    pub fn open_intervals(&self, wanted: impl Fn(&Record) -> bool) -> Rows {
+    /// The rows of intervals that are open and that `wanted` names. Several can be about one file:
+    /// each session announces what it is going to do.
+    pub fn open_intervals(&self, wanted: impl Fn(&Record) -> bool) -> Vec<(Place, Record)> {
         self.rows(XidKey::Missing, wanted)
     }
 
@@ -122,15 +124,20 @@ impl Ledger {
         found
     }
 
-    fn rows(&self, key: XidKey, wanted: impl Fn(&Record) -> bool) -> Rows {
-        let mut found = Rows::new();
+    fn rows(&self, key: XidKey, wanted: impl Fn(&Record) -> bool) -> Vec<(Place, Record)> {
+        let mut found = Vec::new();
         let snapshot = Snapshot::of_each_row();
         self.table.scan(Record::FINISHED_XID, key, &snapshot, |place, row| {
             let record = Record::read(row);
             if wanted(&record) {
-                found.insert(record.storage, (place, record));
+                found.push((place, record));
             }
         });
         found
     }
+}
+
+/// The rows of one session, of which each is about another file.
+pub fn by_storage(rows: Vec<(Place, Record)>) -> Rows {
+    rows.into_iter().map(|(place, record)| (record.storage, (place, record))).collect()
 }

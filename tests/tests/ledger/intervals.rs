@@ -143,6 +143,19 @@ fn the_interval_of_a_killed_session_is_closed_by_the_next_one_and_stays_announce
 }
 
 #[test]
+fn the_intervals_of_two_killed_sessions_about_one_table_are_both_closed() {
+    let mut scene = Scene::new(TWO);
+    let first = hold(&mut scene, "VACUUM b, a", "b");
+    let second = hold(&mut scene, "VACUUM c, a", "c");
+    for held in [first, second] {
+        held.end_by(&mut scene, "pg_terminate_backend", "terminating connection");
+    }
+    assert_eq!(state(&mut scene, "a"), ["announced open", "announced open"]);
+    scene.session.exec("VACUUM b");
+    assert_eq!(state(&mut scene, "a"), ["announced later", "announced later"]);
+}
+
+#[test]
 fn a_statement_in_a_transaction_closes_orphans_or_leaves_them_open_but_never_loses_them() {
     let mut scene = Scene::new(TWO);
     let held = hold(&mut scene, "VACUUM a, b", "b");
