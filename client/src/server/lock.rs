@@ -5,6 +5,7 @@ use std::fmt::{self, Write as _};
 
 use stillpoint_check::Oid;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 use super::{Error, Session};
 
@@ -36,6 +37,10 @@ impl fmt::Display for Blocker {
         )
     }
 }
+
+/// The OID of this database, as a part of a query.
+const THIS_DATABASE: &str = "(SELECT d.oid FROM pg_catalog.pg_database AS d \
+                               WHERE d.datname = pg_catalog.current_database())";
 
 impl Session {
     /// Locks relations by name in ACCESS SHARE mode, all or none: if one cannot be locked, the
@@ -189,23 +194,8 @@ impl Session {
     ///
     /// A lost connection.
     pub fn blockers(&mut self, relations: &[Oid]) -> Result<Vec<Blocker>, Error> {
-        let rows = self
-            .client
-            .query(
-                "SELECT DISTINCT l.relation, COALESCE(l.pid, 0), \
-                        COALESCE(a.usename, '')::pg_catalog.text, \
-                        COALESCE(a.application_name, ''), COALESCE(a.query, '') \
-                   FROM pg_catalog.pg_locks AS l \
-                   LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
-                  WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' \
-                    AND l.relation = ANY ($1) \
-                    AND l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d \
-                                       WHERE d.datname = pg_catalog.current_database()) \
-                  ORDER BY 1, 2",
-                &[&relations],
-            )
-            .map_err(Error::doing("find out who holds the locks"))?;
-        Ok(rows.iter().map(blocker).collect())
+        let here = format!("l.relation = ANY ($1) AND l.database = {THIS_DATABASE}");
+        self.exclusive_lockers(&here, &[&relations])
     }
 
     /// Who keeps, or queues to keep, everybody from a catalog, and with that every new session
@@ -216,22 +206,30 @@ impl Session {
     /// A lost connection.
     pub fn blockers_of_catalogs(&mut self) -> Result<Vec<Blocker>, Error> {
         self.see_activity_anew()?;
+        let catalogs =
+            format!("l.relation < 16384 AND (l.database = 0 OR l.database = {THIS_DATABASE})");
+        self.exclusive_lockers(&catalogs, &[])
+    }
+
+    /// Who holds, or queues for, ACCESS EXCLUSIVE on the relations that `condition` names.
+    fn exclusive_lockers(
+        &mut self,
+        condition: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Blocker>, Error> {
+        let query = format!(
+            "SELECT DISTINCT l.relation, COALESCE(l.pid, 0), \
+                    COALESCE(a.usename, '')::pg_catalog.text, \
+                    COALESCE(a.application_name, ''), COALESCE(a.query, '') \
+               FROM pg_catalog.pg_locks AS l \
+               LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
+              WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' \
+                AND {condition} \
+              ORDER BY 1, 2"
+        );
         let rows = self
             .client
-            .query(
-                "SELECT DISTINCT l.relation, COALESCE(l.pid, 0), \
-                        COALESCE(a.usename, '')::pg_catalog.text, \
-                        COALESCE(a.application_name, ''), COALESCE(a.query, '') \
-                   FROM pg_catalog.pg_locks AS l \
-                   LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid \
-                  WHERE l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' \
-                    AND l.relation < 16384 \
-                    AND (l.database = 0 \
-                         OR l.database = (SELECT d.oid FROM pg_catalog.pg_database AS d \
-                                           WHERE d.datname = pg_catalog.current_database())) \
-                  ORDER BY 1, 2",
-                &[],
-            )
+            .query(&query, parameters)
             .map_err(Error::doing("find out who holds the locks"))?;
         Ok(rows.iter().map(blocker).collect())
     }
