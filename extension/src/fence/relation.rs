@@ -151,6 +151,14 @@ pub(super) fn at_least(column: u32, function: u32, value: pg_sys::Datum) -> pg_s
     key
 }
 
+/// A key `column = ANY (values)`, an array, by the comparison function of its elements with that
+/// OID. Only an index can look for it: HeapKeyTest() knows no arrays.
+pub(super) fn equals_any(column: u32, function: u32, values: pg_sys::Datum) -> pg_sys::ScanKeyData {
+    let mut key = equals(column, function, values);
+    key.sk_flags |= pg_sys::SK_SEARCHARRAY as c_int;
+    key
+}
+
 /// `InvalidStrategy` in stratnum.h.
 const NO_STRATEGY: pg_sys::StrategyNumber = 0;
 

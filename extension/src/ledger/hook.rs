@@ -57,8 +57,21 @@ fn known_work(statement: &Statement<'_>) -> Work {
 
 /// Announces in the current transaction. `alone`: the transaction is the statement's own and has
 /// done nothing before.
+///
+/// What belongs to an announced table gets its rows when it is replaced: they commit with the
+/// announcement or not at all, and to write each of them twice is what makes the ledger felt.
 fn announce(work: &Work, alone: bool) -> Result<(), Failure> {
     let mut targets = targets(work);
+    if alone && keeps_rows(work) {
+        session::keep_rows_of(targets.iter().map(|target| target.relation.oid).collect());
+    }
+    targets.retain(|target| match target.part_of {
+        Some(table) if !target.relation.is_mapped() => {
+            session::note_announced_with(target.relation.oid, table);
+            false
+        }
+        _ => true,
+    });
     if xid_if_any().is_some() {
         leave_out_own(&mut targets);
     }
@@ -69,9 +82,6 @@ fn announce(work: &Work, alone: bool) -> Result<(), Failure> {
     leave_out_announced(&mut targets, &ledger);
     ledger.write(&Record::announcing(&targets, Some(xid())));
     session::note_announced();
-    if alone && keeps_rows(work) {
-        session::keep_rows_of(targets.iter().map(|target| target.relation.oid).collect());
-    }
     Ok(())
 }
 
