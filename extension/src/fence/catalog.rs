@@ -191,7 +191,7 @@ pub fn relation(oid: Oid) -> Option<Relation> {
 
 /// A relation as some snapshot sees it.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SeenRelation {
     /// Its row.
     pub relation: Relation,
     /// Whether any transaction may have changed the row since.
@@ -226,7 +226,11 @@ impl Catalog {
 
     /// Those of the relations that `snapshot` sees, as it sees them.
     #[must_use]
-    pub fn relations_of(&self, relations: &[Oid], snapshot: &Snapshot) -> BTreeMap<Oid, Seen> {
+    pub fn relations_of(
+        &self,
+        relations: &[Oid],
+        snapshot: &Snapshot,
+    ) -> BTreeMap<Oid, SeenRelation> {
         /// An index is asked for so many at a time.
         const AT_A_TIME: usize = 1000;
 
@@ -236,7 +240,7 @@ impl Catalog {
             // SAFETY: a row has a header.
             let marks = unsafe { (*(*tuple).t_data).t_infomask };
             let is_touched = u32::from(marks) & pg_sys::HEAP_XMAX_INVALID == 0;
-            found.insert(relation.oid, Seen { relation, is_touched });
+            found.insert(relation.oid, SeenRelation { relation, is_touched });
         };
         // SAFETY: a variable of the server.
         let has_index = !unsafe { pg_sys::IgnoreSystemIndexes };
@@ -326,6 +330,19 @@ pub struct Index {
     pub oid: Oid,
     /// Whether its table was last clustered by it.
     pub clusters: bool,
+}
+
+/// The directory of a database's files in a tablespace, relative to the data directory
+/// (`GetDatabasePath()` in relpath.c).
+pub fn directory(database: Oid, tablespace: Oid) -> String {
+    // SAFETY: the server gives a string in the current memory context, which nothing uses after it
+    // is freed.
+    unsafe {
+        let path = pg_sys::GetDatabasePath(database.into(), tablespace.into());
+        let directory = CStr::from_ptr(path).to_string_lossy().into_owned();
+        pg_sys::pfree(path.cast());
+        directory
+    }
 }
 
 /// The tablespace of that name; `None` if there is none.

@@ -12,7 +12,7 @@ use stillpoint_check::Oid;
 use super::interval;
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
-use super::{recording, session};
+use super::{recording, session, unrecorded};
 use crate::fence::catalog::{Catalog, Relation, Storage, is_made_by_initdb, relation};
 use crate::fence::transaction::{may_write, see_own_changes, xid, xid_if_any};
 use crate::fence::{Failure, Snapshot, Touched, take_touched};
@@ -28,7 +28,7 @@ struct Change {
 /// Records what the current transaction, which is about to commit, has done.
 pub fn record() -> Result<(), Failure> {
     let Some(xid) = xid_if_any() else { return Ok(()) };
-    if !settings::is_recording_enabled() || !may_write() {
+    if !may_write() {
         return Ok(());
     }
     #[cfg(feature = "mutants")]
@@ -40,10 +40,21 @@ pub fn record() -> Result<(), Failure> {
     if touched.relations.is_empty() && !touched.all && !session::has_announced() {
         return Ok(());
     }
+    if !settings::is_recording_enabled() {
+        return if changes_anything(&touched) { unrecorded::note_transaction() } else { Ok(()) };
+    }
     if let Some(completed) = recording(|| complete(&touched))? {
         interval::forget(&completed);
     }
     Ok(())
+}
+
+/// Whether there would be anything to record. Of a mapped catalog it is not known.
+fn changes_anything(touched: &Touched) -> bool {
+    Ledger::exists()
+        && (touched.all
+            || touched.relations.iter().any(|&oid| is_made_by_initdb(oid))
+            || !changes(&touched.relations).is_empty())
 }
 
 /// Gives the files for which there was something to record.

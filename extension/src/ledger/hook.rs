@@ -4,7 +4,7 @@ use super::interval;
 use super::record::Record;
 use super::table::Ledger;
 use super::targets::{Target, has_own_transactions, keeps_rows, targets};
-use super::{recording, session};
+use super::{recording, session, unrecorded};
 use crate::fence::catalog::Catalog;
 use crate::fence::statement::Work;
 use crate::fence::transaction::{OwnTransactions, may_write, xid, xid_if_any};
@@ -13,7 +13,7 @@ use crate::settings;
 
 /// Whether statements are looked at now.
 pub fn is_active() -> bool {
-    settings::is_recording_enabled() && may_write()
+    may_write()
 }
 
 /// Before a statement: announces what it is going to replace. Gives whether its end is to be
@@ -27,6 +27,9 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     if matches!(work, Work::Unknown) {
         return Ok(false);
     }
+    if !settings::is_recording_enabled() {
+        return unrecorded(statement, &work);
+    }
     if !has_own_transactions(&work) {
         let alone = !statement.is_in_block() && xid_if_any().is_none();
         recording(|| announce(&work, alone))?;
@@ -39,9 +42,21 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// After a statement whose end is to be recorded.
+/// After a statement whose end is to be recorded, or that has gone unrecorded.
 pub fn after() -> Result<(), Failure> {
-    interval::close()
+    unrecorded::end_statement();
+    if interval::is_open() { interval::close() } else { Ok(()) }
+}
+
+/// Before a statement that is not recorded. One within a transaction is noticed at the end of
+/// that. One that has transactions of its own may change files in place.
+fn unrecorded(statement: &Statement<'_>, work: &Work) -> Result<bool, Failure> {
+    let is_to_run = has_own_transactions(work) && OwnTransactions::of(statement).is_some();
+    if !is_to_run || unrecorded::goes_on() || targets(work).is_empty() {
+        return Ok(false);
+    }
+    unrecorded::begin_statement()?;
+    Ok(true)
 }
 
 fn known_work(statement: &Statement<'_>) -> Work {
