@@ -141,37 +141,19 @@ impl Cluster {
         cluster
     }
 
-    /// Starts a standby of this cluster, which streams from it and answers queries.
+    /// A cluster whose data directory `make` makes, at the path that it is given. It differs from
+    /// this one in port and directory, and is not started.
     #[track_caller]
-    #[must_use]
-    pub fn start_standby(&self) -> Self {
+    pub(crate) fn beside(&self, make: impl FnOnce(&Path)) -> Self {
         let home = make_home(std::env::temp_dir());
         let port = free_port();
         let data = home.path().join("data");
-        let output = Installation::get()
-            .server_program("pg_basebackup")
-            .args(["-U", "postgres", "-p", &self.port.to_string(), "-h"])
-            .arg(self.host())
-            .args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-D"])
-            .arg(&data)
-            .output()
-            .expect("setpriv runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // What a reader on the standby holds must not be taken from it.
-        let settings = format!(
-            "port = {port}\nunix_socket_directories = '{}'\nhot_standby_feedback = on\n\
-             wal_receiver_status_interval = 1\nmax_standby_streaming_delay = -1\n",
-            home.path().display()
-        );
-        append(&data.join("postgresql.conf"), &settings);
+        make(&data);
         let log = Mutex::new(ServerLog::new(home.path().join("server.log")));
-        let mut standby = Self { home: Some(home), data, port, server: None, log };
-        // When either end goes first.
-        self.allow_log("connection to client lost");
-        standby.allow_log("terminating walreceiver process");
-        standby.allow_log("could not receive data from WAL stream");
-        standby.start_server();
-        standby
+        let host = home.path().display();
+        let settings = format!("port = {port}\nunix_socket_directories = '{host}'\n");
+        append(&data.join("postgresql.conf"), &settings);
+        Self { home: Some(home), data, port, server: None, log }
     }
 
     /// Starts the server of a cluster that was stopped, and waits until it accepts sessions.
@@ -204,6 +186,11 @@ impl Cluster {
         self.server = Some(server);
     }
 
+    /// Whether the server was started, and not stopped since.
+    pub(crate) fn is_running(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// Stops the server as `pg_ctl stop -m fast` does: sessions are ended, a checkpoint is made.
     #[track_caller]
     pub fn stop(&mut self) {
@@ -214,6 +201,19 @@ impl Cluster {
     #[track_caller]
     pub fn stop_immediate(&mut self) {
         self.end_server(Signal::QUIT);
+    }
+
+    /// Kills the server's first process as the kernel does when memory is short. Gives back when
+    /// all others have noticed, and ended.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.end_server(Signal::KILL);
+        let is_ours = |process: &fs::DirEntry| {
+            fs::read_link(process.path().join("cwd")).is_ok_and(|directory| directory == self.data)
+        };
+        let over = || !fs::read_dir("/proc").expect("/proc").flatten().any(|it| is_ours(&it));
+        let over = poll(DEADLINE, || over().then_some(()));
+        assert!(over.is_some(), "a server's processes live longer than it");
     }
 
     /// Stops (fast) and starts the server.
@@ -273,6 +273,13 @@ impl Cluster {
         let path = self.data.join("pg_hba.conf");
         let rest = fs::read_to_string(&path).expect("pg_hba.conf can be read");
         fs::write(&path, format!("{line}\n{rest}")).expect("pg_hba.conf can be written");
+    }
+
+    /// Writes a file into the data directory, such as `standby.signal`.
+    pub fn put_file(&self, name: &str, text: &str) {
+        let path = self.data.join(name);
+        fs::write(&path, text).expect("the data directory is writable");
+        give_to_server(&path);
     }
 
     /// The directory of the server's programs.

@@ -15,6 +15,7 @@
 
 mod cluster;
 mod command;
+mod copies;
 mod digest;
 pub mod figure;
 mod keeper;
@@ -27,6 +28,7 @@ pub mod race;
 pub mod random;
 mod server_log;
 mod session;
+mod single_user;
 mod stillpoint;
 pub mod storm;
 mod template;
@@ -35,7 +37,10 @@ mod wait;
 pub use cluster::{Cluster, ClusterOptions};
 pub use command::{Finished, Program, Running};
 pub use digest::{TableDigest, table_digest};
-pub use programs::{pg_dump, pg_restore, pgbench, psql, restore_into, vacuumdb, wal_records};
+pub use programs::{
+    pg_dump, pg_restore, pgbench, psql, restore_into, server_program, vacuumdb, wal_records,
+};
 pub use session::{Background, Session};
+pub use single_user::SingleUser;
 pub use stillpoint::{Stillpoint, client_binary};
 pub use wait::{DEADLINE, wait_until};

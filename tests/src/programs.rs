@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::template::Installation;
 use crate::{Cluster, Finished, Program};
 
 /// `pg_dump`, connected to a database.
@@ -26,6 +27,12 @@ pub fn psql(cluster: &Cluster, database: &str) -> Program {
 #[must_use]
 pub fn vacuumdb(cluster: &Cluster, database: &str) -> Program {
     connected(cluster, "vacuumdb", database)
+}
+
+/// A program that works on data directories, which its server's user has to run.
+#[must_use]
+pub fn server_program(cluster: &Cluster, name: &str) -> Program {
+    Program::of(cluster, Installation::get().server_program(name))
 }
 
 /// What a range of the cluster's WAL holds, one record a line, as `pg_waldump` tells it. The

@@ -121,7 +121,7 @@ fn make_template(scratch: &Path) -> PathBuf {
 }
 
 /// Copies a directory with owners and modes, sharing the blocks where the file system can.
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status();
     let status = status.expect("cp runs");
     assert!(status.success(), "cannot copy {} to {}", from.display(), to.display());
