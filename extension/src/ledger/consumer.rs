@@ -237,7 +237,7 @@ pub fn drop_consumer(call: &Call) -> Result<Answer, Failure> {
     if phase_of(marker).is_some() {
         return Err(Refusal::RunningHere { name, encoding }.into());
     }
-    if !marker.take_for_transaction() {
+    if !marker.take_for_transaction(Hold::Alone) {
         let by = holders(marker);
         return Err(Refusal::RunningElsewhere { name, by, encoding }.into());
     }
@@ -322,7 +322,7 @@ pub fn end_backup(call: &Call) -> Result<Answer, Failure> {
     let marker = marker(consumers.oid(), consumer.number);
     if phase_of(marker).is_some() {
         set_phase(marker, Phase::Ending);
-    } else if !marker.take_for_transaction() {
+    } else if !marker.take_for_transaction(Hold::Alone) {
         let by = holders(marker);
         return Err(Refusal::RunningElsewhere { name, by, encoding }.into());
     }
