@@ -58,7 +58,7 @@ fn a_first_backup_has_no_base_and_the_next_one_is_based_on_it() {
     let mut scene = scene();
     let first = begin(&mut scene.session, "tool");
     assert_eq!((&first.base, first.complete), (&None, false));
-    assert!(first.reason.is_some_and(|reason| reason.contains("full backup")));
+    assert!(first.reason.is_some_and(|reason| reason.contains("first backup")));
     end(&mut scene.session, "tool", &first.bookmark);
     scene.session.exec("TRUNCATE a");
     let second = begin(&mut scene.session, "tool");

@@ -73,7 +73,7 @@ fn the_retention_bounds_the_ledger_and_a_consumer_behind_it_is_lost() {
     let error = scene.refusal(&sql);
     assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
     assert_eq!(error.hint(), Some("Take a full backup."));
-    let begun = "SELECT concat_ws(' ', base IS NULL, complete, reason ~ 'full backup')
+    let begun = "SELECT concat_ws(' ', base IS NULL, complete, reason ~ 'ledger_retention')
                    FROM stillpoint.begin_backup('one')";
     assert_eq!(scene.session.text(begun), "t f t");
 }
