@@ -223,6 +223,13 @@ impl Cluster {
         self.start_server();
     }
 
+    /// Restarts the server with a setting that it reads at its start.
+    #[track_caller]
+    pub fn restart_with(&mut self, setting: &str) {
+        self.append_setting(setting);
+        self.restart();
+    }
+
     /// Kills a backend as the kernel does when memory is short: the server ends all sessions and
     /// recovers. Gives back when it accepts sessions again.
     #[track_caller]

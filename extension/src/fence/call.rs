@@ -23,13 +23,24 @@ impl Call {
     /// The argument with that number (from 0), an array of OIDs: `None` if it is NULL, and
     /// `None` in place of each element that is.
     pub fn oid_array(&self, number: usize) -> Option<Vec<Option<Oid>>> {
+        // SAFETY: the function is declared with that type, in sql/.
+        self.argument(number).map(|value| unsafe { datum::read_oid_array(value) })
+    }
+
+    /// The argument with that number (from 0), a text: `None` if it is NULL.
+    pub fn text(&self, number: usize) -> Option<String> {
+        let encoding = Encoding::of_database();
+        // SAFETY: as above.
+        self.argument(number).map(|value| unsafe { datum::read_text(value, encoding) })
+    }
+
+    fn argument(&self, number: usize) -> Option<Datum> {
         // SAFETY: see run(). The server passes as many arguments as it counts.
         let argument = unsafe {
             let count = usize::try_from((*self.info).nargs).unwrap_or(0);
             (*self.info).args.as_slice(count)[number]
         };
-        // SAFETY: the function is declared with that type, in sql/.
-        (!argument.isnull).then(|| unsafe { datum::read_oid_array(argument.value) })
+        (!argument.isnull).then_some(argument.value)
     }
 
     /// What the server says of the set that it expects; `None` if it expects none.

@@ -5,13 +5,13 @@
 //! end of a transaction.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 
 use stillpoint_check::Oid;
 
-use super::relation::{OpenRelation, equals, fields};
-use super::{Encoding, Snapshot, compat, missing, pg_sys};
+use super::relation::{OpenRelation, equals, equals_any, fields};
+use super::{Encoding, Snapshot, compat, datum, missing, pg_sys};
 
 /// Where the bytes of a relation's main fork are, as it stands in their path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -146,6 +146,9 @@ const INHERITS: Oid = 2611;
 const INHERITS_PARENT: u32 = 2;
 const INHERITS_BY_PARENT: Oid = 2187;
 
+/// The index of `pg_class` on its OID.
+const CLASSES_BY_OID: Oid = pg_sys::ClassOidIndexId;
+
 /// Whether a relation is one of those that initdb makes (`FirstNormalObjectId` in transam.h): no
 /// other is mapped.
 #[must_use]
@@ -186,6 +189,15 @@ pub fn relation(oid: Oid) -> Option<Relation> {
     }
 }
 
+/// A relation as some snapshot sees it.
+#[derive(Debug)]
+pub struct SeenRelation {
+    /// Its row.
+    pub relation: Relation,
+    /// Whether any transaction may have changed the row since.
+    pub is_touched: bool,
+}
+
 /// The catalogs of relations, open for reading.
 #[derive(Debug)]
 pub struct Catalog {
@@ -209,27 +221,37 @@ impl Catalog {
     /// A relation as `snapshot` sees it.
     #[must_use]
     pub fn relation(&self, relation: Oid, snapshot: &Snapshot) -> Option<Relation> {
-        let mut found = None;
-        let mut key = [equals(pg_sys::Anum_pg_class_oid, pg_sys::F_OIDEQ, relation.into())];
-        self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, Some(snapshot), |tuple| {
-            found = Some(Relation::read(tuple, self.encoding));
-        });
-        found
+        self.relations_of(&[relation], snapshot).remove(&relation).map(|seen| seen.relation)
     }
 
-    /// A relation as `snapshot` sees it, if it may have been changed since: where no transaction has
-    /// touched its row, there is nothing to look for.
+    /// Those of the relations that `snapshot` sees, as it sees them.
     #[must_use]
-    pub fn touched_relation(&self, relation: Oid, snapshot: &Snapshot) -> Option<Relation> {
-        let mut found = None;
-        let mut key = [equals(pg_sys::Anum_pg_class_oid, pg_sys::F_OIDEQ, relation.into())];
-        self.classes.scan(Some(pg_sys::ClassOidIndexId), &mut key, Some(snapshot), |tuple| {
+    pub fn relations_of(
+        &self,
+        relations: &[Oid],
+        snapshot: &Snapshot,
+    ) -> BTreeMap<Oid, SeenRelation> {
+        /// An index is asked for so many at a time.
+        const AT_A_TIME: usize = 1000;
+
+        let mut found = BTreeMap::new();
+        let mut read = |tuple| {
+            let relation = Relation::read(tuple, self.encoding);
             // SAFETY: a row has a header.
             let marks = unsafe { (*(*tuple).t_data).t_infomask };
-            if u32::from(marks) & pg_sys::HEAP_XMAX_INVALID == 0 {
-                found = Some(Relation::read(tuple, self.encoding));
-            }
-        });
+            let is_touched = u32::from(marks) & pg_sys::HEAP_XMAX_INVALID == 0;
+            found.insert(relation.oid, SeenRelation { relation, is_touched });
+        };
+        // SAFETY: a variable of the server.
+        let has_index = !unsafe { pg_sys::IgnoreSystemIndexes };
+        for some in relations.chunks(if has_index { AT_A_TIME } else { 1 }) {
+            let (column, function) = (pg_sys::Anum_pg_class_oid, pg_sys::F_OIDEQ);
+            let key = match some {
+                [one] => equals(column, function, (*one).into()),
+                _ => equals_any(column, function, datum::oid_array(some)),
+            };
+            self.classes.scan(Some(CLASSES_BY_OID), &mut [key], Some(snapshot), &mut read);
+        }
         found
     }
 
@@ -308,6 +330,19 @@ pub struct Index {
     pub oid: Oid,
     /// Whether its table was last clustered by it.
     pub clusters: bool,
+}
+
+/// The directory of a database's files in a tablespace, relative to the data directory
+/// (`GetDatabasePath()` in relpath.c).
+pub fn directory(database: Oid, tablespace: Oid) -> String {
+    // SAFETY: the server gives a string in the current memory context, which nothing uses after it
+    // is freed.
+    unsafe {
+        let path = pg_sys::GetDatabasePath(database.into(), tablespace.into());
+        let directory = CStr::from_ptr(path).to_string_lossy().into_owned();
+        pg_sys::pfree(path.cast());
+        directory
+    }
 }
 
 /// The tablespace of that name; `None` if there is none.

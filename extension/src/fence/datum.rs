@@ -106,7 +106,7 @@ fn text_array(values: &[&str], encoding: Encoding) -> pg_sys::Datum {
 }
 
 /// An `oid[]`.
-fn oid_array(values: &[Oid]) -> pg_sys::Datum {
+pub(super) fn oid_array(values: &[Oid]) -> pg_sys::Datum {
     let mut values: Vec<_> = values.iter().copied().map(pg_sys::Datum::from).collect();
     // SAFETY: as for text_array(), with `oid`.
     unsafe {

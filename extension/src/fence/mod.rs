@@ -23,6 +23,7 @@
 pub mod call;
 pub mod catalog;
 mod compat;
+pub mod control;
 mod datum;
 mod error;
 pub mod init;
@@ -51,7 +52,7 @@ pub use compat::{
 };
 pub use datum::Value;
 pub use error::{Caught, ErrorReport, Failure, SqlState, warn};
-pub use lock::{Marker, transaction_holds_lock_on};
+pub use lock::{Hold, Lifetime, Marker, transaction_holds_lock_on};
 pub use relcache::{Touched, forget_touched, take_touched};
 pub use row::Row;
 pub use rows::RowSet;

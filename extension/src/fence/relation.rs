@@ -67,10 +67,22 @@ impl OpenRelation {
         snapshot: Option<&Snapshot>,
         mut each: impl FnMut(pg_sys::HeapTuple),
     ) {
-        let scan = Scan::begin(self, index, keys, snapshot);
-        while let Some(tuple) = scan.next() {
+        self.scan_while(index, keys, snapshot, |tuple| {
             each(tuple);
-        }
+            true
+        });
+    }
+
+    /// The same, as long as `each` gives true.
+    pub fn scan_while(
+        &self,
+        index: Option<Oid>,
+        keys: &mut [pg_sys::ScanKeyData],
+        snapshot: Option<&Snapshot>,
+        mut each: impl FnMut(pg_sys::HeapTuple) -> bool,
+    ) {
+        let scan = Scan::begin(self, index, keys, snapshot);
+        while scan.next().is_some_and(&mut each) {}
     }
 }
 
@@ -148,6 +160,21 @@ pub(super) fn equals(column: u32, function: u32, value: pg_sys::Datum) -> pg_sys
 pub(super) fn at_least(column: u32, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
     let mut key = equals(column, function, value);
     key.sk_strategy = pg_sys::BTGreaterEqualStrategyNumber as pg_sys::StrategyNumber;
+    key
+}
+
+/// A key `column < value`, by the comparison function with that OID.
+pub(super) fn below(column: u32, function: u32, value: pg_sys::Datum) -> pg_sys::ScanKeyData {
+    let mut key = equals(column, function, value);
+    key.sk_strategy = pg_sys::BTLessStrategyNumber as pg_sys::StrategyNumber;
+    key
+}
+
+/// A key `column = ANY (values)`, an array, by the comparison function of its elements with that
+/// OID. Only an index can look for it: HeapKeyTest() knows no arrays.
+pub(super) fn equals_any(column: u32, function: u32, values: pg_sys::Datum) -> pg_sys::ScanKeyData {
+    let mut key = equals(column, function, values);
+    key.sk_flags |= pg_sys::SK_SEARCHARRAY as c_int;
     key
 }
 

@@ -68,6 +68,27 @@ impl Snapshot {
         super::transaction::full_xid(unsafe { (*self.raw).xmin }.into_inner())
     }
 
+    /// What it sees: all transactions below the first number, none from the second one on, and of
+    /// those between them none of these. By full numbers, ascending; subtransactions are not among
+    /// them, nor is the transaction itself. Not to be asked in recovery, where a snapshot keeps them
+    /// otherwise.
+    pub fn limits(&self) -> (u64, u64, Vec<u64>) {
+        use super::transaction::full_xid;
+        // SAFETY: a registered snapshot is valid, and has as many numbers as it says.
+        let (lower, upper, running) = unsafe {
+            let snapshot = &*self.raw;
+            let count = usize::try_from(snapshot.xcnt).unwrap_or(0);
+            let running = match count {
+                0 => &[],
+                _ => std::slice::from_raw_parts(snapshot.xip, count),
+            };
+            (snapshot.xmin, snapshot.xmax, running)
+        };
+        let mut running: Vec<u64> = running.iter().map(|xid| full_xid(xid.into_inner())).collect();
+        running.sort_unstable();
+        (full_xid(lower.into_inner()), full_xid(upper.into_inner()), running)
+    }
+
     fn register(snapshot: pg_sys::Snapshot) -> Self {
         // SAFETY: the server has just given the snapshot. Registering copies what the next call
         // for a snapshot would overwrite, and counts what is the transaction's.

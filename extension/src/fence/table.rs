@@ -11,7 +11,7 @@ use std::{slice, thread};
 
 use stillpoint_check::Oid;
 
-use super::relation::{Mode, OpenRelation, at_least, equals, is_null};
+use super::relation::{Mode, OpenRelation, at_least, below, equals, is_null};
 use super::row::Row;
 use super::rows::column_types;
 use super::{Encoding, Snapshot, Value, compat, datum, error, list, pg_sys};
@@ -29,6 +29,8 @@ pub enum XidKey {
     Is(u64),
     /// That number or a later one.
     AtLeast(u64),
+    /// An earlier one.
+    Below(u64),
 }
 
 /// An open table. Of columns that were dropped it does not speak.
@@ -95,6 +97,20 @@ impl Table {
         snapshot: &Snapshot,
         mut each: impl FnMut(Place, &Row<'_>),
     ) {
+        self.scan_while(column, key, snapshot, |place, row| {
+            each(place, row);
+            true
+        });
+    }
+
+    /// The same, as long as `each` gives true.
+    pub fn scan_while(
+        &self,
+        column: usize,
+        key: XidKey,
+        snapshot: &Snapshot,
+        mut each: impl FnMut(Place, &Row<'_>) -> bool,
+    ) {
         let position = self.positions[column];
         let number = position as u32 + 1;
         let index = self.index_on(number);
@@ -104,20 +120,38 @@ impl Table {
             XidKey::Missing => vec![is_null(number)],
             XidKey::Is(xid) => vec![equals(number, pg_sys::F_XID8EQ, datum::wide(xid))],
             XidKey::AtLeast(xid) => vec![at_least(number, pg_sys::F_XID8GE, datum::wide(xid))],
+            XidKey::Below(xid) => vec![below(number, pg_sys::F_XID8LT, datum::wide(xid))],
         };
+        self.read(index, &mut keys, snapshot, |place, row| {
+            (matches!(key, XidKey::Missing) && !row.is_null(column)) || each(place, row)
+        });
+    }
+
+    fn read(
+        &self,
+        index: Option<Oid>,
+        keys: &mut [pg_sys::ScanKeyData],
+        snapshot: &Snapshot,
+        mut each: impl FnMut(Place, &Row<'_>) -> bool,
+    ) {
         let mut values = vec![pg_sys::Datum::null(); self.width()];
         let mut nulls = vec![true; self.width()];
-        self.relation.scan(index, &mut keys, Some(snapshot), |tuple| {
+        self.relation.scan_while(index, keys, Some(snapshot), |tuple| {
             // SAFETY: the tuple is one of this table, and there is room for all its columns.
             let place = unsafe {
                 self.deform(tuple, &mut values, &mut nulls);
                 Place((*tuple).t_self)
             };
-            if matches!(key, XidKey::Missing) && !nulls[position] {
-                return;
-            }
             let (values, nulls) = self.live(&values, &nulls);
-            each(place, &Row::new(&self.types, &values, &nulls, self.encoding));
+            each(place, &Row::new(&self.types, &values, &nulls, self.encoding))
+        });
+    }
+
+    /// All rows that `snapshot` sees, with their places.
+    pub fn each(&self, snapshot: &Snapshot, mut each: impl FnMut(Place, &Row<'_>)) {
+        self.read(None, &mut [], snapshot, |place, row| {
+            each(place, row);
+            true
         });
     }
 

@@ -109,6 +109,25 @@ pub fn refuse_read_only(command: &CStr) {
     }
 }
 
+/// Refuses a command that is not a statement of its own, in the server's words: its commit is to
+/// be that of nothing else.
+pub fn refuse_in_block(command: &CStr) {
+    // SAFETY: the server reads the string.
+    unsafe { pg_sys::PreventInTransactionBlock(true, command.as_ptr()) };
+}
+
+/// Lets the commit of this transaction wait for the disk, whatever `synchronous_commit` says.
+pub fn commit_durably() {
+    // SAFETY: sets a variable of the backend.
+    unsafe { pg_sys::ForceSyncCommit() };
+}
+
+/// How far a standby has replayed the WAL (`pg_last_wal_replay_lsn()`).
+pub fn replayed_to() -> u64 {
+    // SAFETY: reads shared memory; the pointer may be null.
+    unsafe { pg_sys::GetXLogReplayRecPtr(core::ptr::null_mut()) }
+}
+
 /// Whether the server is a standby, or recovers.
 pub fn in_recovery() -> bool {
     // SAFETY: reads shared memory.

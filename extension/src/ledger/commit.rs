@@ -12,7 +12,7 @@ use stillpoint_check::Oid;
 use super::interval;
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows};
-use super::{recording, session};
+use super::{recording, session, unrecorded};
 use crate::fence::catalog::{Catalog, Relation, Storage, is_made_by_initdb, relation};
 use crate::fence::transaction::{may_write, see_own_changes, xid, xid_if_any};
 use crate::fence::{Failure, Snapshot, Touched, take_touched};
@@ -28,7 +28,7 @@ struct Change {
 /// Records what the current transaction, which is about to commit, has done.
 pub fn record() -> Result<(), Failure> {
     let Some(xid) = xid_if_any() else { return Ok(()) };
-    if !settings::is_recording_enabled() || !may_write() {
+    if !may_write() {
         return Ok(());
     }
     #[cfg(feature = "mutants")]
@@ -40,10 +40,19 @@ pub fn record() -> Result<(), Failure> {
     if touched.relations.is_empty() && !touched.all && !session::has_announced() {
         return Ok(());
     }
+    if !settings::is_recording_enabled() {
+        return if changes_anything(&touched) { unrecorded::note_transaction() } else { Ok(()) };
+    }
     if let Some(completed) = recording(|| complete(&touched))? {
         interval::forget(&completed);
     }
     Ok(())
+}
+
+/// Whether there would be anything to record, but for mapped catalogs: of those the hook knows.
+fn changes_anything(touched: &Touched) -> bool {
+    let changes = || if touched.all { all_changes() } else { changes(&touched.relations) };
+    Ledger::exists() && !changes().is_empty()
 }
 
 /// Gives the files for which there was something to record.
@@ -69,6 +78,10 @@ fn complete(touched: &Touched) -> Result<Vec<Storage>, Failure> {
 /// Writes a row for each change: in the place of the one that announced it, if one did.
 fn write(ledger: &Ledger, changes: &[Change], mut announced: Rows) {
     let (xid, command) = (xid(), session::command());
+    let commands: HashMap<Oid, Option<String>> = announced
+        .values()
+        .map(|(_, announcement)| (announcement.relation, announcement.command.clone()))
+        .collect();
     let record = |change: &Change| {
         let effect = if change.replaced_by.is_some() { Effect::Replaced } else { Effect::Dropped };
         let mut record = Record::new(xid, &change.before, change.storage, effect);
@@ -76,7 +89,8 @@ fn write(ledger: &Ledger, changes: &[Change], mut announced: Rows) {
         record.rows_kept = effect == Effect::Replaced
             && change.before.is_heap()
             && session::keeps_rows_of(change.before.oid);
-        record.command.clone_from(&command);
+        let table = session::announced_with(change.before.oid);
+        record.command.clone_from(table.and_then(|it| commands.get(&it)).unwrap_or(&command));
         // One statement can run within another, and both may have announced the file.
         let announcements =
             [interval::announcement(ledger, change.storage), announced.remove(&change.storage)];
@@ -100,23 +114,20 @@ fn write(ledger: &Ledger, changes: &[Change], mut announced: Rows) {
 fn changes(touched: &BTreeSet<Oid>) -> Vec<Change> {
     let catalog = Catalog::open();
     let (without, with) = Snapshot::latest_without_and_with_own_changes();
-    let mut others = Vec::new();
-    let changes: Vec<Change> = touched
-        .iter()
-        .filter_map(|&oid| match catalog.touched_relation(oid, &without) {
-            Some(before) if is_recorded(&before) => change(before, catalog.relation(oid, &with)),
-            Some(_) => None,
-            None => {
-                others.push(oid);
-                None
-            }
-        })
-        .collect();
-    if changes.iter().all(|change| change.replaced_by.is_some()) {
-        return changes;
+    let touched: Vec<Oid> = touched.iter().copied().collect();
+    let mut before = catalog.relations_of(&touched, &without);
+    let known: BTreeSet<Oid> = before.keys().copied().collect();
+    before.retain(|_, seen| seen.is_touched && is_recorded(&seen.relation));
+    if before.is_empty() {
+        return Vec::new();
     }
-    let new = others.into_iter().filter_map(|oid| catalog.relation(oid, &with)?.storage());
-    given_up(changes, &new.collect())
+    let mut after = catalog.relations_of(&touched, &with);
+    let new = after.iter().filter(|(oid, _)| !known.contains(oid));
+    let new: HashSet<Storage> = new.filter_map(|(_, seen)| seen.relation.storage()).collect();
+    let changes = before.into_iter().filter_map(|(oid, seen)| {
+        change(seen.relation, after.remove(&oid).map(|seen| seen.relation))
+    });
+    given_up(changes.collect(), &new)
 }
 
 /// What this transaction has done to any relation: the server has not told which it has touched.

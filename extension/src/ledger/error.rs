@@ -1,12 +1,22 @@
 //! Why the ledger cannot be written or installed.
 
+use std::ffi::CStr;
+
 use crate::fence::{Caught, Encoding, ErrorReport, Failure, SqlState};
 
 /// What hinders the ledger.
 #[derive(Debug)]
 pub enum Hindrance {
-    /// The table is not the one that this version writes.
-    OtherTable,
+    /// A table is not the one that this version writes.
+    OtherTable {
+        /// Its name.
+        name: &'static CStr,
+    },
+    /// A table is not there.
+    NoTable {
+        /// Its name.
+        name: &'static CStr,
+    },
     /// The lock that is to mark work as going on is held by another session.
     MarkerTaken,
     /// What this session holds open was lost.
@@ -33,9 +43,18 @@ impl From<Hindrance> for Failure {
     fn from(hindrance: Hindrance) -> Self {
         let report = |state, message: String| ErrorReport::new(state, message, "ledger");
         Self::new(match hindrance {
-            Hindrance::OtherTable => report(
+            Hindrance::NoTable { name } => report(
                 SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "table \"stillpoint.invalidation\" is not the one that this library writes".into(),
+                format!("there is no table \"stillpoint.{}\"", name.to_string_lossy()),
+            )
+            .set_detail("It was renamed, or the extension is of another version than its library.")
+            .set_hint("Run ALTER EXTENSION stillpoint UPDATE."),
+            Hindrance::OtherTable { name } => report(
+                SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!(
+                    "table \"stillpoint.{}\" is not the one that this library writes",
+                    name.to_string_lossy()
+                ),
             )
             .set_detail("It has other columns, another access method, or is not permanent.")
             .set_hint(

@@ -4,7 +4,7 @@ use super::interval;
 use super::record::Record;
 use super::table::Ledger;
 use super::targets::{Target, has_own_transactions, keeps_rows, targets};
-use super::{recording, session};
+use super::{recording, session, unrecorded};
 use crate::fence::catalog::Catalog;
 use crate::fence::statement::Work;
 use crate::fence::transaction::{OwnTransactions, may_write, xid, xid_if_any};
@@ -13,7 +13,7 @@ use crate::settings;
 
 /// Whether statements are looked at now.
 pub fn is_active() -> bool {
-    settings::is_recording_enabled() && may_write()
+    may_write()
 }
 
 /// Before a statement: announces what it is going to replace. Gives whether its end is to be
@@ -27,6 +27,9 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     if matches!(work, Work::Unknown) {
         return Ok(false);
     }
+    if !settings::is_recording_enabled() {
+        return unrecorded(statement, &work);
+    }
     if !has_own_transactions(&work) {
         let alone = !statement.is_in_block() && xid_if_any().is_none();
         recording(|| announce(&work, alone))?;
@@ -39,9 +42,30 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     }
 }
 
-/// After a statement whose end is to be recorded.
+/// After a statement whose end is to be recorded, or that has gone unrecorded.
 pub fn after() -> Result<(), Failure> {
-    interval::close()
+    unrecorded::end_statement();
+    if interval::is_open() { interval::close() } else { Ok(()) }
+}
+
+/// Before a statement that is not recorded. What it does within a transaction is noticed at the end
+/// of that, but for mapped catalogs. If it has transactions of its own, it may change files in
+/// place.
+fn unrecorded(statement: &Statement<'_>, work: &Work) -> Result<bool, Failure> {
+    if unrecorded::goes_on() {
+        return Ok(false);
+    }
+    if !has_own_transactions(work) {
+        if targets(work).iter().any(|target| target.relation.is_mapped()) {
+            unrecorded::note_transaction()?;
+        }
+        return Ok(false);
+    }
+    if OwnTransactions::of(statement).is_none() || targets(work).is_empty() {
+        return Ok(false);
+    }
+    unrecorded::begin_statement()?;
+    Ok(true)
 }
 
 fn known_work(statement: &Statement<'_>) -> Work {
@@ -57,8 +81,21 @@ fn known_work(statement: &Statement<'_>) -> Work {
 
 /// Announces in the current transaction. `alone`: the transaction is the statement's own and has
 /// done nothing before.
+///
+/// What belongs to an announced table gets its rows when it is replaced: they commit with the
+/// announcement or not at all, and to write each of them twice is what makes the ledger felt.
 fn announce(work: &Work, alone: bool) -> Result<(), Failure> {
     let mut targets = targets(work);
+    if alone && keeps_rows(work) {
+        session::keep_rows_of(targets.iter().map(|target| target.relation.oid).collect());
+    }
+    targets.retain(|target| match target.part_of {
+        Some(table) if !target.relation.is_mapped() => {
+            session::note_announced_with(target.relation.oid, table);
+            false
+        }
+        _ => true,
+    });
     if xid_if_any().is_some() {
         leave_out_own(&mut targets);
     }
@@ -69,9 +106,6 @@ fn announce(work: &Work, alone: bool) -> Result<(), Failure> {
     leave_out_announced(&mut targets, &ledger);
     ledger.write(&Record::announcing(&targets, Some(xid())));
     session::note_announced();
-    if alone && keeps_rows(work) {
-        session::keep_rows_of(targets.iter().map(|target| target.relation.oid).collect());
-    }
     Ok(())
 }
 

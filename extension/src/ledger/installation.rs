@@ -3,11 +3,8 @@
 use std::cell::Cell;
 
 use super::error::Hindrance;
-use crate::fence::catalog::member_table;
-use crate::fence::transaction::now;
-use crate::fence::{
-    Answer, Call, ErrorReport, Failure, Row, Snapshot, Spi, SqlState, Table, Value, warn,
-};
+use super::own_tables::Recordings;
+use crate::fence::{Answer, Call, ErrorReport, Failure, Row, Snapshot, Spi, SqlState, warn};
 
 thread_local! {
     // Inherited by every process that the server starts.
@@ -39,7 +36,7 @@ const PREPARED: &str = "\
 /// The SQL function that the installation script calls when the tables are there.
 pub fn begin_ledger(_: &Call) -> Result<Answer, Failure> {
     refuse_what_hinders()?;
-    note_beginning()?;
+    Recordings::install()?;
     if !is_preloaded() {
         warn(
             ErrorReport::new(
@@ -70,17 +67,4 @@ fn refuse_what_hinders() -> Result<(), Failure> {
         Some(name) => Err(Hindrance::Prepared { count, name, encoding }.into()),
         None => Ok(()),
     }
-}
-
-/// Writes since when there is a ledger, in the ledger's own way: a publication must not send it.
-fn note_beginning() -> Result<(), Failure> {
-    let Some(table) = member_table(c"stillpoint", c"recording", 0) else { return Ok(()) };
-    let Some(table) = Table::open_for_writing(table) else { return Ok(()) };
-    let _snapshot = Snapshot::latest();
-    let row = [Value::Timestamp(now())];
-    if !table.is_permanent_heap() || !table.takes(&row) {
-        return Err(Hindrance::OtherTable.into());
-    }
-    table.insert().row(&row);
-    Ok(())
 }

@@ -19,14 +19,14 @@ use super::error::Hindrance;
 use super::record::{Effect, Record};
 use super::table::{Ledger, Rows, by_storage};
 use super::targets::{Target, is_in_place, keeps_rows, targets};
-use super::{recording, session};
+use super::{recording, session, unrecorded};
 use crate::fence::catalog::{self, Storage, database};
 use crate::fence::statement::Work;
 use crate::fence::transaction::{
     Durability, End, OwnTransactions, commit_and_begin, commit_need_not_be_durable,
     see_own_changes, xid,
 };
-use crate::fence::{Failure, Marker, Place};
+use crate::fence::{Failure, Hold, Lifetime, Marker, Place};
 
 /// The interval that this session holds open.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ pub fn forget(completed: &[Storage]) {
     });
 }
 
-/// Announces what `work` is going to do, durably, before it begins. Gives whether there was
-/// anything to announce.
+/// Announces what `work` is going to do, durably, before it begins. Gives whether its end is to be
+/// told.
 pub fn open(work: Work, own: OwnTransactions) -> Result<bool, Failure> {
     /// What is created between a look at the catalogs and the server's own is found by the next
     /// look. There would be no end to that where tables are made all the time.
@@ -108,16 +108,23 @@ pub fn open(work: Work, own: OwnTransactions) -> Result<bool, Failure> {
 
     let keeps_rows = keeps_rows(&work);
     OPEN.with(|open| open.replace(Some(Interval::new(work, own))));
+    let mut is_recorded = true;
     for _ in 0..LOOKS {
-        if with(|interval| recording(|| interval.announce()))? != Some(true) {
-            break;
+        match with(|interval| recording(|| interval.announce()))? {
+            Some(true) => commit_and_begin(own, Durability::Durable),
+            announced => {
+                is_recorded = announced.is_some();
+                break;
+            }
         }
-        commit_and_begin(own, Durability::Durable);
+    }
+    if !is_recorded {
+        unrecorded::begin_statement()?;
     }
     let relations = with(|interval| Ok(interval.relations()))?;
     if relations.is_empty() {
         OPEN.with(RefCell::take);
-        return Ok(false);
+        return Ok(!is_recorded);
     }
     if keeps_rows {
         session::keep_rows_of(relations);
@@ -158,7 +165,7 @@ pub fn on_end(end: End) {
         // Not before now: whoever gets the lock must find the rows closed. If the transaction
         // was rolled back, the server has let go of them.
         for marker in interval.markers {
-            marker.let_go();
+            marker.let_go(Hold::Alone);
         }
     }
 }
@@ -193,7 +200,7 @@ impl Interval {
         let records = Record::announcing(&found, None);
         let places = ledger.write(&records);
         // Last, for the session would keep it if anything above fails and that is only a warning.
-        let marker = Marker { table: ledger.oid, number: xid() as u32 };
+        let marker = marker(&ledger, xid());
         if !marker.take_for_session() {
             return Err(Hindrance::MarkerTaken.into());
         }
@@ -258,6 +265,11 @@ impl Interval {
     }
 }
 
+/// The lock that marks the interval that the transaction of that number has begun.
+fn marker(ledger: &Ledger, xid: u64) -> Marker {
+    Marker { table: ledger.oid, number: xid as u32, lifetime: Lifetime::Statement }
+}
+
 /// Closes the intervals that nobody holds open any more.
 fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let here = [0, database()];
@@ -266,7 +278,7 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let candidates: BTreeSet<u64> = open.iter().map(|(_, record)| record.xid).collect();
     let mut orphaned = BTreeSet::new();
     for candidate in candidates {
-        let marker = Marker { table: ledger.oid, number: candidate as u32 };
+        let marker = marker(ledger, candidate);
         if !own.contains(&marker) && marker.take_for_transaction() {
             orphaned.insert(candidate);
         }

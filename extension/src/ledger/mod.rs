@@ -11,21 +11,37 @@
 //! happen together or not at all. A statement that has transactions of its own, such as VACUUM,
 //! changes files before any commit that could carry a record. Its announcement is committed
 //! before it begins, and it is an [`interval`]: open until a later transaction records its end.
+//!
+//! Readers come with a [`bookmark`], a moment that they know, and are told what is void since then
+//! ([`invalidated`]), or that the ledger has a [`gap`]: the [`witness`] knows of servers that ran
+//! without it, and [`unrecorded`] of what went by. A [`consumer`] is a backup tool whose bookmarks
+//! the ledger keeps.
 
+mod bookmark;
 mod commit;
+mod consumer;
 mod error;
+mod gap;
 mod hook;
 mod installation;
 mod interval;
+mod invalidated;
 mod kept;
+mod own_tables;
 mod prune;
 mod record;
+mod seen;
 mod session;
 mod status;
 mod table;
 mod targets;
+mod unrecorded;
+mod witness;
 
+pub use bookmark::bookmark;
+pub use consumer::{begin_backup, drop_consumer, end_backup, register_consumer};
 pub use installation::begin_ledger;
+pub use invalidated::{invalidated_between, invalidated_since};
 pub use kept::KeptRows;
 pub use prune::prune;
 pub use status::status;
@@ -39,6 +55,7 @@ use crate::settings;
 pub fn install() {
     if init::is_preloading() {
         installation::note_preloaded();
+        witness::begin();
         let around =
             Around { is_active: hook::is_active, before: hook::before, after: hook::after };
         init::install(around, Listener { ending: commit::record, ended });
@@ -48,7 +65,9 @@ pub fn install() {
 fn ended(end: End) {
     if end == End::Aborted {
         forget_running();
+        unrecorded::forget_statement();
     }
+    consumer::on_end(end);
     interval::on_end(end);
     session::on_end();
     forget_touched();
@@ -64,6 +83,7 @@ fn recording<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<Option<T>, 
         Ok(done) => Ok(Some(done)),
         Err(cause) => {
             let report = error::unrecorded(cause)?;
+            unrecorded::note_transaction()?;
             if session::note_warned() {
                 warn(report);
             }

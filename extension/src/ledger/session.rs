@@ -4,7 +4,7 @@
 //! calls finds everything in its place.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use stillpoint_check::Oid;
 
@@ -18,6 +18,8 @@ struct Session {
     keeps_rows_of: RefCell<BTreeSet<Oid>>,
     /// Whether the transaction has announced anything for itself.
     has_announced: Cell<bool>,
+    /// The table whose announcement is that of its indexes and its TOAST table, too.
+    announced_with: RefCell<BTreeMap<Oid, Oid>>,
     /// Whether the user was told that the transaction is not recorded.
     has_warned: Cell<bool>,
 }
@@ -28,6 +30,7 @@ thread_local! {
             command: RefCell::new(None),
             keeps_rows_of: RefCell::new(BTreeSet::new()),
             has_announced: Cell::new(false),
+            announced_with: RefCell::new(BTreeMap::new()),
             has_warned: Cell::new(false),
         }
     };
@@ -69,6 +72,16 @@ pub fn has_announced() -> bool {
     SESSION.with(|session| session.has_announced.get())
 }
 
+/// What the transaction announces of `table` is about `part` of it, too.
+pub fn note_announced_with(part: Oid, table: Oid) {
+    SESSION.with(|session| session.announced_with.borrow_mut().insert(part, table));
+}
+
+/// The table whose announcement is that of this relation, too, unless it was rolled back.
+pub fn announced_with(part: Oid) -> Option<Oid> {
+    SESSION.with(|session| session.announced_with.borrow().get(&part).copied())
+}
+
 /// The user is to be told that the transaction is not recorded. Gives whether it is the first
 /// time.
 pub fn note_warned() -> bool {
@@ -79,6 +92,7 @@ pub fn note_warned() -> bool {
 pub fn on_end() {
     SESSION.with(|session| {
         session.has_announced.set(false);
+        session.announced_with.take();
         session.has_warned.set(false);
         if !interval::is_open() {
             session.keeps_rows_of.take();

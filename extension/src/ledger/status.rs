@@ -1,26 +1,29 @@
 //! `status()`: whether the ledger records, and since when.
 
 use super::installation::is_preloaded;
+use super::own_tables::Recordings;
 use super::table::Ledger;
+use super::witness;
+use crate::fence::catalog::database;
 use crate::fence::transaction::may_write;
 use crate::fence::{Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value};
 use crate::settings;
 
-/// How large it is, and how long without a gap: since the server started, for nobody
-/// knows whether it has always been started with the library; since there is a ledger; and, if the
-/// server was a standby, since the last that it has replayed of another's doing. While a
-/// transaction is prepared that is older, nothing can be said: what it has replaced may not be
-/// recorded, and comes when it is committed.
+/// How large it is, and how long without a gap: since nothing went unrecorded; since there is a
+/// ledger; and, if the server was a standby, since the last that it has replayed of another's
+/// doing. While a transaction is prepared that is older, nothing can be said: what it has replaced
+/// may not be recorded, and comes when it is committed.
 const EXTENT: &str = "\
     SELECT pg_catalog.pg_total_relation_size('stillpoint.invalidation'::pg_catalog.regclass), \
            CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts AS p \
                                   WHERE p.database = pg_catalog.current_database() \
                                     AND p.prepared < s.since) \
-                THEN s.since END \
-      FROM (SELECT GREATEST(pg_catalog.pg_postmaster_start_time(), \
-                            pg_catalog.pg_last_xact_replay_timestamp(), \
-                            pg_catalog.max(since)) AS since \
-              FROM stillpoint.recording) AS s";
+                THEN s.since END, \
+           (SELECT b.bookmark FROM stillpoint.bookmark AS b \
+             WHERE b.database = $2 ORDER BY b.xid LIMIT 1) \
+      FROM (SELECT GREATEST($1, pg_catalog.pg_last_xact_replay_timestamp(), \
+                            pg_catalog.max(r.since)) AS since \
+              FROM stillpoint.recording AS r WHERE r.database = $2) AS s";
 
 /// The SQL function.
 pub fn status(call: &Call) -> Result<Answer, Failure> {
@@ -33,16 +36,21 @@ pub fn status(call: &Call) -> Result<Answer, Failure> {
     let rows = ledger.map_or(0, |ledger| i64::try_from(ledger.count()).unwrap_or(i64::MAX));
     let read = |row: &Row<'_>| {
         let since = (!row.is_null(1)).then(|| row.timestamp(1));
-        (row.bigint(0), since)
+        let oldest = (!row.is_null(2)).then(|| row.text(2));
+        (row.bigint(0), since, oldest)
     };
-    for (bytes, since) in spi.select(EXTENT, &[], &Snapshot::latest(), read) {
+    // With the SQL of an older version there would be no such tables.
+    Recordings::name_of_present_ledger()?;
+    let run = if recording { Some(witness::run()?.since) } else { None };
+    let parameters = [Value::OptionalTimestamp(run), Value::Oid(Some(database()))];
+    for (bytes, since, oldest) in spi.select(EXTENT, &parameters, &Snapshot::latest(), read) {
         answer.put(&[
             Value::Bool(preloaded),
             Value::Bool(recording),
             Value::OptionalTimestamp(since.filter(|_| recording)),
             Value::BigInt(rows),
             Value::BigInt(bytes),
-            Value::OptionalText(None),
+            Value::OptionalText(oldest.as_deref()),
         ]);
     }
     Ok(answer.finish())

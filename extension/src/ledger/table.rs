@@ -8,7 +8,7 @@ use stillpoint_check::Oid;
 use super::error::Hindrance;
 use super::record::{Effect, Record};
 use crate::fence::catalog::{self, Storage, member_table};
-use crate::fence::{Failure, Place, Snapshot, Table, XidKey};
+use crate::fence::{Failure, Place, Row, Snapshot, Table, XidKey};
 
 /// Rows of the ledger, by the file that they are about.
 pub type Rows = BTreeMap<Storage, (Place, Record)>;
@@ -30,8 +30,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger's OID; none where the extension is not installed, or in a version without.
-    fn find() -> Option<Oid> {
+    /// The ledger's OID as far as a quick look can tell; none where the extension is not installed, or in a version without.
+    pub fn find() -> Option<Oid> {
         let found = member_table(c"stillpoint", c"invalidation", FOUND.get());
         FOUND.set(found.unwrap_or_default());
         found
@@ -61,7 +61,7 @@ impl Ledger {
         if table.is_permanent_heap() && table.takes(&Record::SHAPE) {
             Ok(Self { oid, table, _snapshot: Snapshot::latest() })
         } else {
-            Err(Hindrance::OtherTable.into())
+            Err(Hindrance::OtherTable { name: c"invalidation" }.into())
         }
     }
 
@@ -90,17 +90,41 @@ impl Ledger {
         })
     }
 
-    /// Takes out the rows of finished work that `is_old`; gives how many.
-    pub fn prune(&self, is_old: impl Fn(&Record) -> bool) -> u64 {
+    /// Takes out the rows of finished work that `is_old`; gives the number of the transaction that
+    /// had finished each.
+    pub fn prune(&self, is_old: impl Fn(&Record) -> bool) -> Vec<u64> {
+        self.delete_finished(XidKey::AtLeast(0), usize::MAX, is_old)
+    }
+
+    /// Takes out rows of work that was finished by transactions below that number, and not more of
+    /// them.
+    pub fn prune_below(&self, xid: u64, at_most: usize) {
+        self.delete_finished(XidKey::Below(xid), at_most, |_| true);
+    }
+
+    fn delete_finished(
+        &self,
+        key: XidKey,
+        at_most: usize,
+        is_old: impl Fn(&Record) -> bool,
+    ) -> Vec<u64> {
         let mut old = Vec::new();
         let snapshot = Snapshot::latest();
-        self.table.scan(Record::FINISHED_XID, XidKey::AtLeast(0), &snapshot, |place, row| {
+        self.table.scan_while(Record::FINISHED_XID, key, &snapshot, |place, row| {
             let record = Record::read(row);
             if is_old(&record) {
-                old.push((place, record));
+                old.push((place, record.xid, record.storage, record.finished_xid));
             }
+            old.len() < at_most
         });
-        old.into_iter().filter(|(place, record)| self.delete(*place, record)).count() as u64
+        let is_gone = |(place, xid, storage, finished): (Place, u64, Storage, Option<u64>)| {
+            let is_same = |row: &Row<'_>| {
+                let found = Record::read(row);
+                (found.xid, found.storage) == (xid, storage)
+            };
+            finished.filter(|_| self.table.delete(place, is_same))
+        };
+        old.into_iter().filter_map(is_gone).collect()
     }
 
     /// What the transaction of that number has announced for itself and not completed.
@@ -113,6 +137,15 @@ impl Ledger {
     /// each session announces what it is going to do.
     pub fn open_intervals(&self, wanted: impl Fn(&Record) -> bool) -> Vec<(Place, Record)> {
         self.rows(XidKey::Missing, wanted)
+    }
+
+    /// The rows of intervals that are open for `snapshot`.
+    pub fn open_at(&self, snapshot: &Snapshot) -> Vec<Record> {
+        let mut found = Vec::new();
+        self.table.scan(Record::FINISHED_XID, XidKey::Missing, snapshot, |_, row| {
+            found.push(Record::read(row));
+        });
+        found
     }
 
     /// All that was finished by the transaction of that number or a later one.

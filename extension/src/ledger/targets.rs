@@ -25,6 +25,8 @@ pub struct Target {
     pub storage: Storage,
     /// What will have happened to it if the statement ends well and does not replace it.
     pub effect: Effect,
+    /// The table of which it is an index or the TOAST table, if the statement is about that one.
+    pub part_of: Option<Oid>,
 }
 
 /// Whether a statement has transactions of its own, so that its record cannot be one of them.
@@ -116,12 +118,12 @@ impl Targets {
         let only_moved_content = settings::records_rewrites_only();
         if !vacuum.skips_main {
             if !table.is_heap() {
-                self.add(table, Effect::Compacted);
+                self.add(table, Effect::Compacted, None);
             } else if !only_moved_content {
-                self.add(table, Effect::Pages);
+                self.add(table, Effect::Pages, None);
             }
             if !only_moved_content {
-                self.indexes(table.oid, Effect::Pages);
+                self.indexes(table.oid, Effect::Pages, Some(table.oid));
             }
         }
         if !vacuum.skips_toast && !only_moved_content {
@@ -152,7 +154,7 @@ impl Targets {
             ReindexScope::Index(index) => {
                 for index in self.leaves(*index, REINDEX_COVERS_PARTITIONS) {
                     if table_of_index(index.oid).is_some_and(may_rebuild) {
-                        self.add(&index, Effect::Announced);
+                        self.add(&index, Effect::Announced, None);
                     }
                 }
                 return;
@@ -182,8 +184,8 @@ impl Targets {
             {
                 continue;
             }
-            self.indexes(table.oid, Effect::Announced);
-            self.indexes(table.toast, Effect::Announced);
+            self.indexes(table.oid, Effect::Announced, None);
+            self.indexes(table.toast, Effect::Announced, None);
         }
     }
 
@@ -225,7 +227,7 @@ impl Targets {
 
     /// A relation that goes to another tablespace: its TOAST goes with it, its indexes stay.
     fn moved(&mut self, relation: &Relation) {
-        self.add(relation, Effect::Announced);
+        self.add(relation, Effect::Announced, None);
         self.toast(relation, Effect::Announced);
     }
 
@@ -238,36 +240,36 @@ impl Targets {
 
     fn table(&mut self, table: &Relation, with_main: bool, effect: Effect) {
         if with_main {
-            self.add(table, effect);
-            self.indexes(table.oid, effect);
+            self.add(table, effect, None);
+            self.indexes(table.oid, effect, Some(table.oid));
         }
         self.toast(table, effect);
     }
 
     fn toast(&mut self, table: &Relation, effect: Effect) {
         if let Some(toast) = known(table.toast) {
-            self.add(&toast, effect);
-            self.indexes(toast.oid, effect);
+            self.add(&toast, effect, Some(table.oid));
+            self.indexes(toast.oid, effect, Some(table.oid));
         }
     }
 
-    fn indexes(&mut self, table: Oid, effect: Effect) {
+    fn indexes(&mut self, table: Oid, effect: Effect, part_of: Option<Oid>) {
         if table == 0 {
             return;
         }
         for index in self.catalog.indexes(table) {
             if let Some(index) = known(index.oid) {
-                self.add(&index, effect);
+                self.add(&index, effect, part_of);
             }
         }
     }
 
-    fn add(&mut self, relation: &Relation, effect: Effect) {
+    fn add(&mut self, relation: &Relation, effect: Effect, part_of: Option<Oid>) {
         if relation.is_temporary() || !self.seen.insert(relation.oid) {
             return;
         }
         if let Some(storage) = relation.storage() {
-            self.found.push(Target { relation: relation.clone(), storage, effect });
+            self.found.push(Target { relation: relation.clone(), storage, effect, part_of });
         }
     }
 

@@ -35,7 +35,7 @@ fn usage_of_the_schema_is_all_that_a_caller_needs() {
     let changes = changes(&mut reader, &tables);
     assert_eq!(changes.len(), 1);
     assert_eq!((changes[0].name.as_str(), changes[0].reasons.as_str()), ("public.t", "replaced"));
-    assert_eq!(reader.text("SELECT stillpoint.version()"), "0.2.0");
+    assert_eq!(reader.text("SELECT stillpoint.version()"), "0.3.0");
 }
 
 #[test]

@@ -427,3 +427,24 @@ fn a_statement_of_many_kinds_has_the_last_commands_tag_for_what_was_not_announce
     let expected = ["replaced a by TRUNCATE TABLE", "replaced b by TRUNCATE TABLE"];
     assert_eq!(told, sorted(expected));
 }
+
+#[test]
+fn an_index_has_the_tag_of_the_statement_that_was_about_its_table() {
+    let mut scene = Scene::new("CREATE TABLE a (id int PRIMARY KEY); CREATE TABLE b (id int)");
+    let told = scene.told(&["BEGIN; TRUNCATE a; ALTER TABLE b ALTER id TYPE bigint; COMMIT"]);
+    let expected = [
+        "replaced a by TRUNCATE TABLE",
+        "replaced a_pkey by TRUNCATE TABLE",
+        "replaced b by ALTER TABLE",
+    ];
+    assert_eq!(told, sorted(expected));
+}
+
+#[test]
+fn an_index_has_not_the_tag_of_a_statement_that_was_rolled_back() {
+    let mut scene = Scene::new("CREATE TABLE a (id int PRIMARY KEY)");
+    let told = scene.told(&["BEGIN; SAVEPOINT s; TRUNCATE a; ROLLBACK TO s; \
+         ALTER TABLE a ALTER id TYPE bigint; COMMIT"]);
+    let expected = ["dropped a_pkey by ALTER TABLE", "replaced a by ALTER TABLE"];
+    assert_eq!(told, sorted(expected));
+}

@@ -45,15 +45,18 @@ fn the_status_says_what_there_is() {
 }
 
 #[test]
-fn a_ledger_is_complete_since_the_server_runs_with_it_and_not_longer() {
+fn a_ledger_is_complete_over_a_restart_but_not_over_a_run_without_the_library() {
     let mut scene = Scene::new(T);
     let since = "SELECT complete_since::text FROM stillpoint.status()";
     let first = scene.session.text(since);
     assert_eq!(scene.observer.text(since), first);
     scene.cluster.restart();
+    assert_eq!(scene.cluster.session(DATABASE).text(since), first);
+    scene.cluster.restart_with("shared_preload_libraries = ''");
+    scene.cluster.restart_with("shared_preload_libraries = 'stillpoint'");
     let mut session = scene.cluster.session(DATABASE);
-    let second = session.text(since);
-    assert!(session.yes(&format!("SELECT '{second}'::timestamptz > '{first}'::timestamptz")));
+    let later = session.text(since);
+    assert!(session.yes(&format!("SELECT '{later}'::timestamptz > '{first}'::timestamptz")));
 }
 
 #[test]

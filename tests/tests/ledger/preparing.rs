@@ -81,12 +81,15 @@ fn a_ledger_does_not_begin_while_something_is_prepared_that_it_knows_nothing_of(
 }
 
 #[test]
-fn a_ledger_vouches_for_nothing_while_something_is_prepared_that_is_older_than_the_server_runs() {
+fn a_ledger_vouches_for_nothing_while_something_is_prepared_that_is_older_than_its_completeness() {
     let mut scene = Scene::new(T);
     scene.session.exec("BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p'");
-    // Its record was written by the server that has prepared it.
+    // Its record was written by a server that had the library.
     assert!(scene.observer.yes(VOUCHES));
     scene.cluster.restart();
+    assert!(scene.cluster.session(DATABASE).yes(VOUCHES));
+    scene.cluster.restart_with("shared_preload_libraries = ''");
+    scene.cluster.restart_with("shared_preload_libraries = 'stillpoint'");
     let mut session = scene.cluster.session(DATABASE);
     assert!(!session.yes(VOUCHES));
     session.exec("COMMIT PREPARED 'p'");

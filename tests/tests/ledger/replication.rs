@@ -70,7 +70,13 @@ fn a_publication_of_all_tables_never_holds_the_ledger() {
              xid xid8, finished_xid xid8, lsn pg_lsn, recorded_at timestamptz, database oid,
              tablespace oid, filenode oid, replaced_by oid, relation oid, relation_name text,
              relation_kind \"char\", command text, effect text, rows_kept bool);
-         CREATE TABLE stillpoint.recording (since timestamptz)",
+         CREATE TABLE stillpoint.recording (ledger text, database oid, since timestamptz);
+         CREATE TABLE stillpoint.bookmark (
+             id text, bookmark text, database oid, taken_at timestamptz, xid xid8, seen text,
+             run text, consumer text);
+         CREATE TABLE stillpoint.consumer (
+             number oid, name text, registered_at timestamptz, base text,
+             backed_up_at timestamptz, begun text, lost bool)",
     );
     subscribe(&publisher, &subscriber);
     let copied = session.number("SELECT count(*) FROM stillpoint.invalidation");
@@ -84,6 +90,11 @@ fn a_publication_of_all_tables_never_holds_the_ledger() {
         "REINDEX TABLE CONCURRENTLY t",
         "ALTER TABLE t ALTER word TYPE varchar",
         "CLUSTER t USING t_pkey",
+        "SELECT stillpoint.register_consumer('tool')",
+        "SELECT stillpoint.bookmark()",
+        "SELECT stillpoint.end_backup('tool', bookmark) FROM stillpoint.begin_backup('tool')",
+        "SELECT stillpoint.prune()",
+        "SELECT stillpoint.drop_consumer('tool')",
     ] {
         publisher.session.exec(statement);
     }

@@ -1,0 +1,135 @@
+//! `invalidated_since()` and `invalidated_between()`: which files are void for a backup.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use stillpoint_check::Oid;
+
+use super::bookmark::{self, Token};
+use super::gap::Gap;
+use super::own_tables::Bookmarks;
+use super::record::Record;
+use super::table::Ledger;
+use crate::fence::catalog::{Catalog, Storage, database, directory};
+use crate::fence::{Answer, Call, Encoding, Failure, RowSet, Snapshot, Value};
+
+/// The SQL function `invalidated_since()`.
+pub fn invalidated_since(call: &Call) -> Result<Answer, Failure> {
+    let answer = RowSet::begin(call, Encoding::of_database())?;
+    let bookmarks = Bookmarks::open_for_reading()?;
+    let base = bookmark::find(&bookmarks, call.text(0))?;
+    tell(answer, &bookmarks, &base, None)
+}
+
+/// The SQL function `invalidated_between()`.
+pub fn invalidated_between(call: &Call) -> Result<Answer, Failure> {
+    let answer = RowSet::begin(call, Encoding::of_database())?;
+    let bookmarks = Bookmarks::open_for_reading()?;
+    let base = bookmark::find(&bookmarks, call.text(0))?;
+    let upto = bookmark::find(&bookmarks, call.text(1))?;
+    if upto.xid < base.xid {
+        return Err(Gap::Reversed.into());
+    }
+    tell(answer, &bookmarks, &base, Some(&upto))
+}
+
+fn tell(
+    mut answer: RowSet,
+    bookmarks: &Bookmarks,
+    base: &Token,
+    upto: Option<&Token>,
+) -> Result<Answer, Failure> {
+    let void = void(base, upto)?;
+    // Afterwards: while the ledger was read, something may have gone unrecorded, or been pruned.
+    if [Some(base), upto].into_iter().flatten().any(|token| bookmarks.find(&token.id).is_none()) {
+        return Err(Gap::Forgotten.into());
+    }
+    if let Some(gap) = bookmark::gap(bookmarks, base, upto)? {
+        return Err(gap.into());
+    }
+    for (storage, about) in void {
+        let effects: Vec<&str> = about.effects.into_iter().collect();
+        let commands: Vec<&str> = about.commands.iter().map(String::as_str).collect();
+        let directory = directory(storage.database, storage.tablespace);
+        answer.put(&[
+            Value::Text(&format!("{directory}/{}", storage.filenode)),
+            Value::Oid(Some(storage.tablespace)),
+            Value::Oid(Some(storage.filenode)),
+            Value::Oid(Some(about.relation)),
+            Value::Text(&about.relation_name),
+            Value::Texts(&effects),
+            Value::Texts(&commands),
+            Value::Timestamp(about.first_at),
+            Value::Timestamp(about.last_at),
+        ]);
+    }
+    Ok(answer.finish())
+}
+
+/// What the ledger says about a file.
+struct About {
+    relation: Oid,
+    relation_name: String,
+    effects: BTreeSet<&'static str>,
+    commands: BTreeSet<String>,
+    /// In microseconds since 2000-01-01.
+    first_at: i64,
+    last_at: i64,
+}
+
+/// The files that are void for whoever knows `base`, and knows of nothing after `upto`.
+fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, Failure> {
+    let mut void = BTreeMap::new();
+    let Some(ledger) = Ledger::open_for_reading()? else { return Ok(void) };
+    // One for both: what ends while they are read is seen once, as open or as finished.
+    let now = Snapshot::latest();
+    let finished = ledger.finished_since(base.horizon(), &now);
+    let finished = finished.into_iter().filter(|record| !knows(base, record));
+    let mut records: Vec<Record> = ledger.open_at(&now);
+    records.extend(finished);
+    records.retain(|record| {
+        let is_here = [0, database()].contains(&record.storage.database);
+        // Work that was begun before `upto` may have changed the file before it, too.
+        is_here && upto.is_none_or(|upto| upto.has_seen(record.xid))
+    });
+    let catalog = Catalog::open();
+    let relations: Vec<Oid> = records.iter().map(|record| record.relation).collect();
+    let present = catalog.relations_of(&relations, &now);
+    for record in &records {
+        let present = present.get(&record.relation).and_then(|seen| seen.relation.storage());
+        add(&mut void, record.storage, record);
+        let new = record.replaced_by.map(|filenode| Storage { filenode, ..record.storage });
+        if let Some(new) = new.filter(|new| present.is_none_or(|it| it.filenode != new.filenode)) {
+            add(&mut void, new, record);
+        }
+        // Work that goes on is work on whatever file the relation has.
+        if let Some(present) = present
+            && (record.finished_xid.is_none() || record.replaced_by == Some(present.filenode))
+        {
+            add(&mut void, present, record);
+        }
+    }
+    Ok(void)
+}
+
+fn knows(base: &Token, record: &Record) -> bool {
+    record.finished_xid.is_some_and(|xid| base.has_seen(xid))
+}
+
+fn add(void: &mut BTreeMap<Storage, About>, storage: Storage, record: &Record) {
+    let about = void.entry(storage).or_insert_with(|| About {
+        relation: record.relation,
+        relation_name: record.relation_name.clone(),
+        effects: BTreeSet::new(),
+        commands: BTreeSet::new(),
+        first_at: record.recorded_at,
+        last_at: record.recorded_at,
+    });
+    about.effects.insert(record.effect.as_str());
+    about.commands.extend(record.command.clone());
+    about.first_at = about.first_at.min(record.recorded_at);
+    if record.recorded_at >= about.last_at {
+        about.last_at = record.recorded_at;
+        about.relation = record.relation;
+        about.relation_name.clone_from(&record.relation_name);
+    }
+}
