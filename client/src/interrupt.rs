@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -36,9 +36,13 @@ struct Alive {
 /// A command of the user's that runs, for which we hold something.
 struct Served {
     command: u32,
-    /// The signal by which it was told to end.
-    signal: Option<i32>,
+    /// The signal by which it was told to end, and when.
+    told: Option<(i32, Instant)>,
 }
+
+/// What comes within this time is the same signal once more: `timeout` sends it to the process and
+/// then to its group.
+const ECHO: Duration = Duration::from_secs(1);
 
 fn alive() -> MutexGuard<'static, Alive> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,7 +109,7 @@ impl Drop for Child {
 }
 
 /// A command of the user's, for which we hold something while it runs. A signal ends it first, and
-/// us when it has ended; a second one ends us at once.
+/// us when it has ended; another one ends us at once.
 #[derive(Debug)]
 pub struct ServedCommand(Child);
 
@@ -119,7 +123,7 @@ impl ServedCommand {
         let mut alive = alive();
         let child = command.spawn()?;
         alive.children.push(child.id());
-        alive.served = Some(Served { command: child.id(), signal: None });
+        alive.served = Some(Served { command: child.id(), told: None });
         Ok(Self(Child(child)))
     }
 
@@ -131,7 +135,7 @@ impl ServedCommand {
     pub fn wait(mut self) -> io::Result<(ExitStatus, Option<i32>)> {
         let status = self.0.wait();
         let served = alive().served.take();
-        Ok((status?, served.and_then(|served| served.signal)))
+        Ok((status?, served.and_then(|served| served.told).map(|(signal, _)| signal)))
     }
 }
 
@@ -250,15 +254,18 @@ pub fn handle_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the command that we serve, if there is one and it has not been told, to end.
+/// Tells the command that we serve, if there is one, to end. Who cannot wait until it has ended
+/// sends another signal.
 fn is_passed_on(signal: i32) -> bool {
-    match &mut alive().served {
-        Some(Served { command, signal: told @ None }) => {
-            *told = Some(signal);
+    let mut alive = alive();
+    let Some(Served { command, told }) = &mut alive.served else { return false };
+    match told {
+        Some((_, at)) => at.elapsed() < ECHO,
+        None => {
+            *told = Some((signal, Instant::now()));
             terminate(*command);
             true
         }
-        _ => false,
     }
 }
 

@@ -11,6 +11,8 @@ use super::{ConnectArgs, ReportFormat};
 
 /// `stillpoint ledger`.
 #[derive(Debug, Args)]
+// As with dump, the last of several is meant; in the actions, too.
+#[command(args_override_self = true)]
 pub struct LedgerArgs {
     #[command(subcommand)]
     action: LedgerAction,

@@ -238,7 +238,8 @@ impl Ledger {
                                         AS u (directory)) AS d \
                           CROSS JOIN LATERAL pg_catalog.pg_ls_dir(d.directory, true, false) \
                                         AS l (name)) AS f \
-                   JOIN pg_catalog.unnest($1::pg_catalog.text[], $2::pg_catalog.text[]) \
+                   JOIN ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), \
+                                   pg_catalog.unnest($2::pg_catalog.text[])) \
                         AS wanted (directory, number) \
                      ON wanted.directory = f.directory \
                     AND wanted.number = pg_catalog.substring(f.name, '^[0-9]+')",
@@ -282,7 +283,7 @@ impl Ledger {
     /// See [`status`](Self::status).
     pub fn register(&mut self, name: &str) -> Result<(), Error> {
         let query = "SELECT stillpoint.register_consumer($1::pg_catalog.text)";
-        self.one(&format!("register consumer \"{name}\""), query, &[&name])?;
+        self.one("register the consumer", query, &[&name])?;
         Ok(())
     }
 
@@ -293,7 +294,7 @@ impl Ledger {
     /// See [`status`](Self::status).
     pub fn drop_consumer(&mut self, name: &str) -> Result<(), Error> {
         let query = "SELECT stillpoint.drop_consumer($1::pg_catalog.text)";
-        self.one(&format!("drop consumer \"{name}\""), query, &[&name])?;
+        self.one("drop the consumer", query, &[&name])?;
         Ok(())
     }
 
@@ -305,7 +306,7 @@ impl Ledger {
     /// A backup that runs; see [`status`](Self::status).
     pub fn begin_backup(&mut self, name: &str) -> Result<Begun, Error> {
         let row = self.one(
-            &format!("begin a backup for consumer \"{name}\""),
+            "begin a backup",
             "SELECT base, bookmark, complete, reason \
                FROM stillpoint.begin_backup($1::pg_catalog.text)",
             &[&name],
@@ -325,8 +326,7 @@ impl Ledger {
     /// Another backup was begun meanwhile; see [`status`](Self::status).
     pub fn end_backup(&mut self, name: &str, bookmark: &str) -> Result<(), Error> {
         let query = "SELECT stillpoint.end_backup($1::pg_catalog.text, $2::pg_catalog.text)";
-        let doing = format!("end the backup for consumer \"{name}\"");
-        self.one(&doing, query, &[&name, &bookmark])?;
+        self.one("end the backup", query, &[&name, &bookmark])?;
         Ok(())
     }
 

@@ -220,7 +220,6 @@ impl Answer {
     pub fn log_summary(&self) {
         let summary = self.summary();
         match &self.told {
-            Told::Status(status) if !status.recording => tracing::warn!("{summary}"),
             Told::Ran(ran) if !is_done(ran.status, ran.signal) => tracing::error!("{summary}"),
             _ => tracing::info!("{summary}"),
         }
@@ -242,14 +241,15 @@ impl Answer {
             Told::Bookmark(_) => format!("took a bookmark in database \"{database}\""),
             Told::Void(Void { files, segments, .. }) => {
                 let there = segments.as_ref().map(|segments| {
-                    format!("; {} files are there", segments.iter().flatten().count())
+                    let files = segments.iter().flatten().count();
+                    format!("; of these, {} there", are(files, "file"))
                 });
-                let paths = if files.len() == 1 { "path is" } else { "paths are" };
-                let there = there.unwrap_or_default();
-                format!("{} {paths} void in database \"{database}\"{there}", files.len())
+                let (paths, there) = (are(files.len(), "path"), there.unwrap_or_default());
+                format!("{paths} void in database \"{database}\"{there}")
             }
             Told::Consumers(consumers) => {
-                format!("database \"{database}\" has {} consumers", consumers.len())
+                let consumers = are(consumers.len(), "consumer");
+                format!("{consumers} known in database \"{database}\"")
             }
             Told::Registered { consumer } => {
                 format!("registered consumer \"{consumer}\" in database \"{database}\"")
@@ -331,4 +331,9 @@ fn yes(is_so: bool) -> String {
 
 fn optional(value: Option<String>) -> String {
     value.unwrap_or_else(|| "none".to_owned())
+}
+
+/// `1 path is`, `2 paths are`.
+fn are(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing} is") } else { format!("{count} {thing}s are") }
 }
