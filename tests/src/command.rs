@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -63,6 +64,13 @@ impl Program {
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Gives it a file to read from; without one, there is nothing to be read.
+    #[must_use]
+    pub fn stdin(mut self, file: File) -> Self {
+        self.command.stdin(file);
         self
     }
 
