@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -74,6 +75,13 @@ impl Program {
     #[must_use]
     pub fn current_directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.command.current_dir(directory);
+        self
+    }
+
+    /// Gives it a file to read from; without one, there is nothing to be read.
+    #[must_use]
+    pub fn stdin(mut self, file: File) -> Self {
+        self.command.stdin(file);
         self
     }
 

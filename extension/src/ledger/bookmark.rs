@@ -213,6 +213,16 @@ fn has_prepared_before(since: i64) -> bool {
 
 /// The row of a bookmark that a user gives.
 pub fn find(bookmarks: &Bookmarks, text: Option<String>) -> Result<Token, Failure> {
+    let bookmark = of_this_ledger(text)?;
+    bookmarks.find(&bookmark.id).ok_or_else(|| bookmark.unknown().into())
+}
+
+/// The name of a bookmark that a user gives, whether it is valid or not.
+pub fn id(text: Option<String>) -> Result<String, Failure> {
+    of_this_ledger(text).map(|bookmark| bookmark.id)
+}
+
+fn of_this_ledger(text: Option<String>) -> Result<Bookmark, Failure> {
     let bookmark = Bookmark::parse(&text.ok_or(Gap::Malformed)?)?;
     if bookmark.system_identifier != system_identifier().to_string() {
         return Err(Gap::OtherCluster.into());
@@ -223,7 +233,7 @@ pub fn find(bookmarks: &Bookmarks, text: Option<String>) -> Result<Token, Failur
     if Recordings::name_of_present_ledger()?.as_ref() != Some(&bookmark.ledger) {
         return Err(Gap::OtherLedger.into());
     }
-    bookmarks.find(&bookmark.id).ok_or_else(|| bookmark.unknown().into())
+    Ok(bookmark)
 }
 
 /// What may be missing between two bookmarks, or from one until now.

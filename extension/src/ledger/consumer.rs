@@ -159,7 +159,10 @@ impl From<Refusal> for Failure {
                 SqlState::ERRCODE_UNDEFINED_OBJECT,
                 format!("consumer \"{}\" does not exist", quoted(&name, encoding)),
             )
-            .set_hint("Make it known by stillpoint.register_consumer()."),
+            .set_hint(
+                "stillpoint.consumers lists those that do; stillpoint.register_consumer() makes \
+                 one known.",
+            ),
             Refusal::Known { name, encoding } => report(
                 SqlState::ERRCODE_DUPLICATE_OBJECT,
                 format!("consumer \"{}\" already exists", quoted(&name, encoding)),
@@ -237,7 +240,7 @@ pub fn drop_consumer(call: &Call) -> Result<Answer, Failure> {
     if phase_of(marker).is_some() {
         return Err(Refusal::RunningHere { name, encoding }.into());
     }
-    if !marker.take_for_transaction() {
+    if !marker.take_for_transaction(Hold::Alone) {
         let by = holders(marker);
         return Err(Refusal::RunningElsewhere { name, by, encoding }.into());
     }
@@ -315,18 +318,18 @@ pub fn end_backup(call: &Call) -> Result<Answer, Failure> {
     let Some((place, mut consumer)) = consumers.find(&name) else {
         return Err(Refusal::Unknown { name, encoding }.into());
     };
-    let token = bookmark::find(&bookmarks, call.text(1))?;
-    if Some(&token.id) != consumer.begun.as_ref() {
+    let begun = bookmark::id(call.text(1))?;
+    if Some(&begun) != consumer.begun.as_ref() {
         return Err(Refusal::NotBegun { name, encoding }.into());
     }
     let marker = marker(consumers.oid(), consumer.number);
     if phase_of(marker).is_some() {
         set_phase(marker, Phase::Ending);
-    } else if !marker.take_for_transaction() {
+    } else if !marker.take_for_transaction(Hold::Alone) {
         let by = holders(marker);
         return Err(Refusal::RunningElsewhere { name, by, encoding }.into());
     }
-    let last = consumer.base.replace(token.id);
+    let last = consumer.base.replace(begun);
     consumer.begun = None;
     consumer.backed_up_at = Some(now());
     consumer.lost = false;

@@ -48,11 +48,20 @@ pub fn after() -> Result<(), Failure> {
     if interval::is_open() { interval::close() } else { Ok(()) }
 }
 
-/// Before a statement that is not recorded. One within a transaction is noticed at the end of
-/// that. One that has transactions of its own may change files in place.
+/// Before a statement that is not recorded. What it does within a transaction is noticed at the end
+/// of that, but for mapped catalogs. If it has transactions of its own, it may change files in
+/// place.
 fn unrecorded(statement: &Statement<'_>, work: &Work) -> Result<bool, Failure> {
-    let is_to_run = has_own_transactions(work) && OwnTransactions::of(statement).is_some();
-    if !is_to_run || unrecorded::goes_on() || targets(work).is_empty() {
+    if unrecorded::goes_on() {
+        return Ok(false);
+    }
+    if !has_own_transactions(work) {
+        if targets(work).iter().any(|target| target.relation.is_mapped()) {
+            unrecorded::note_transaction()?;
+        }
+        return Ok(false);
+    }
+    if OwnTransactions::of(statement).is_none() || targets(work).is_empty() {
         return Ok(false);
     }
     unrecorded::begin_statement()?;

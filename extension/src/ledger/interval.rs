@@ -279,7 +279,7 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let mut orphaned = BTreeSet::new();
     for candidate in candidates {
         let marker = marker(ledger, candidate);
-        if !own.contains(&marker) && marker.take_for_transaction() {
+        if !own.contains(&marker) && marker.take_for_transaction(Hold::Alone) {
             orphaned.insert(candidate);
         }
     }

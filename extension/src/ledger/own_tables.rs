@@ -49,6 +49,8 @@ impl OwnTable {
 
     fn rows<T>(&self, read: impl Fn(&Row<'_>) -> T) -> Vec<(Place, T)> {
         let mut rows = Vec::new();
+        // One function may write and read, and one statement call several functions.
+        see_own_changes();
         self.table.each(&Snapshot::latest(), |place, row| rows.push((place, read(row))));
         rows
     }
@@ -67,8 +69,6 @@ impl Bookmarks {
         let table = OwnTable::open_for_writing(Self::NAME, &Token::SHAPE)?;
         let line = Marker { table: table.oid, number: 0, lifetime: Lifetime::Statement };
         line.wait_for_transaction(Hold::Alone);
-        // One statement may call several functions.
-        see_own_changes();
         Ok(Self(table))
     }
 

@@ -16,7 +16,7 @@ thread_local! {
     static GOES_ON: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Held together by all that goes unrecorded, and alone by whoever takes a bookmark. No
+/// Held together by all that goes unrecorded, and against that by whoever takes a bookmark. No
 /// transaction has the number 0.
 fn marker(ledger: u32) -> Marker {
     Marker { table: ledger, number: 0, lifetime: Lifetime::Statement }
@@ -59,7 +59,7 @@ pub fn forget_statement() {
 
 /// Lets nothing go unrecorded until this transaction ends. Gives false if something just does.
 pub fn forbid(ledger: u32) -> bool {
-    marker(ledger).take_for_transaction()
+    marker(ledger).take_for_transaction(Hold::Against)
 }
 
 /// The processes in which something goes unrecorded; 0 stands for a prepared transaction.
@@ -67,7 +67,7 @@ pub fn processes(ledger: u32) -> Vec<i64> {
     const HOLDERS: &str = "\
         SELECT pg_catalog.int8(COALESCE(l.pid, 0)) FROM pg_catalog.pg_locks AS l \
          WHERE l.locktype = 'object' AND l.database = $1 AND l.classid = $2 AND l.objid = 0 \
-           AND l.granted";
+           AND l.granted AND l.mode = 'ShareLock'";
     let parameters = [Value::Oid(Some(database())), Value::Oid(Some(ledger))];
     let read = |row: &Row<'_>| row.bigint(0);
     Spi::connect().select(HOLDERS, &parameters, &Snapshot::latest(), read)
