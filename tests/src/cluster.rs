@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::server_log::{self, ServerLog};
 use crate::session::describe;
-use crate::template::{Installation, make_data_directory};
+use crate::template::{Installation, copy_template, initdb};
 use crate::wait::poll;
 use crate::{DEADLINE, Session, keeper};
 
@@ -45,6 +45,7 @@ pub struct ClusterOptions {
     lines: String,
     tcp: bool,
     in_memory: bool,
+    own_identifier: bool,
 }
 
 impl ClusterOptions {
@@ -75,6 +76,13 @@ impl ClusterOptions {
     #[must_use]
     pub fn in_memory(mut self) -> Self {
         self.in_memory = true;
+        self
+    }
+
+    /// Has a system identifier of its own; other clusters of the tests are copies of one.
+    #[must_use]
+    pub fn own_identifier(mut self) -> Self {
+        self.own_identifier = true;
         self
     }
 
@@ -126,7 +134,12 @@ impl Cluster {
         SWEEP.call_once(remove_orphans);
         let home = make_home(if options.in_memory { memory() } else { std::env::temp_dir() });
         let port = free_port();
-        let data = make_data_directory(home.path());
+        let data = home.path().join("data");
+        if options.own_identifier {
+            initdb(&data)
+        } else {
+            copy_template(home.path(), &data)
+        }
         let listen = if options.tcp { "127.0.0.1" } else { "" };
         let settings = format!(
             "{SETTINGS}port = {port}\nlisten_addresses = '{listen}'\n\
@@ -207,6 +220,7 @@ impl Cluster {
     /// all others have noticed, and ended.
     #[track_caller]
     pub fn kill(&mut self) {
+        self.allow_log("terminating connection due to unexpected postmaster exit");
         self.end_server(Signal::KILL);
         let is_ours = |process: &fs::DirEntry| {
             fs::read_link(process.path().join("cwd")).is_ok_and(|directory| directory == self.data)

@@ -1,7 +1,7 @@
 //! Clusters that are made of others: standbys, restored backups, copies.
 
-use crate::template::{Installation, copy};
 use crate::Cluster;
+use crate::template::{Installation, copy};
 
 impl Cluster {
     /// Starts a standby of this cluster, which streams from it and answers queries.
@@ -51,6 +51,8 @@ impl Cluster {
         self.put_file("standby.signal", "");
         // When either end goes first.
         primary.allow_log("connection to client lost");
+        primary.allow_log("the database system is shutting down");
+        primary.allow_log("the database system is starting up");
         self.allow_log("terminating walreceiver process");
         self.allow_log("could not receive data from WAL stream");
         self.allow_log("could not send end-of-streaming message to primary");

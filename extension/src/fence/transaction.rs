@@ -76,11 +76,16 @@ pub fn xid() -> u64 {
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
+/// The number that the next transaction will get.
+pub fn next_xid() -> u64 {
+    // SAFETY: reads shared memory.
+    unsafe { pg_sys::ReadNextFullTransactionId() }.value
+}
+
 /// The full number of a transaction that is not in the future and not more than two thousand
 /// million ago (`widen_snapshot_xid()` in xid8funcs.c).
-pub(super) fn full_xid(xid: u32) -> u64 {
-    // SAFETY: reads shared memory.
-    let next = unsafe { pg_sys::ReadNextFullTransactionId() }.value;
+pub fn full_xid(xid: u32) -> u64 {
+    let next = next_xid();
     let (epoch, next_xid) = (next >> 32, next as u32);
     let epoch = if xid > next_xid { epoch.saturating_sub(1) } else { epoch };
     epoch << 32 | u64::from(xid)

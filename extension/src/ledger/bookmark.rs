@@ -11,17 +11,19 @@ use std::ffi::CStr;
 use serde::{Deserialize, Serialize};
 use stillpoint_check::Oid;
 
+use super::error::Hindrance;
 use super::gap::Gap;
 use super::installation::is_preloaded;
 use super::own_tables::{Bookmarks, Recordings};
 use super::seen::Seen;
 use super::table::Ledger;
-use super::{unrecorded, witness};
+use super::unrecorded;
+use super::witness::{self, Run};
 use crate::fence::catalog::database;
 use crate::fence::control::{system_identifier, unique_name};
 use crate::fence::transaction::{
-    commit_durably, in_recovery, now, refuse_in_block, refuse_read_only, replayed_to, wal_position,
-    xid,
+    commit_durably, full_xid, in_recovery, now, refuse_in_block, refuse_read_only, replayed_to,
+    wal_position, xid,
 };
 use crate::fence::{Answer, Call, Failure, Row, Snapshot, Spi, Value};
 
@@ -170,9 +172,9 @@ pub fn refuse_where_none_is_taken(command: &CStr) -> Result<(), Failure> {
 
 /// Takes a bookmark: it is one when this transaction has committed.
 pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Failure> {
-    if let Some(ledger) = Ledger::find()
-        && !unrecorded::forbid(ledger)
-    {
+    // Nothing would be recorded without it.
+    let Some(ledger) = Ledger::find() else { return Err(Hindrance::NO_LEDGER.into()) };
+    if !unrecorded::forbid(ledger) {
         return Err(Gap::Unrecorded { by: unrecorded::processes(ledger) }.into());
     }
     let run = witness::rely()?;
@@ -194,21 +196,23 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
         taken_at: now(),
         xid,
         seen: Seen::from(&Snapshot::latest()),
-        run: (!has_prepared_before(run.since)).then_some(run.name),
+        run: (!has_prepared_before(&run)).then_some(run.name),
         consumer: consumer.map(str::to_owned),
     };
     bookmarks.put(&token);
     Ok(token)
 }
 
-/// Whether a transaction is prepared in this database since before that time: what it has replaced
-/// may not be recorded, and comes when it is committed.
-fn has_prepared_before(since: i64) -> bool {
+/// Whether a transaction is prepared in this database that may be older than the run: what it has
+/// replaced may not be recorded, and comes when it is committed. Its number tells, not the clock,
+/// which may have been set back.
+fn has_prepared_before(run: &Run) -> bool {
     const PREPARED: &str = "\
-        SELECT gid::pg_catalog.text FROM pg_catalog.pg_prepared_xacts \
-         WHERE database = pg_catalog.current_database() AND prepared < $1";
-    let parameters = [Value::Timestamp(since)];
-    !Spi::connect().select(PREPARED, &parameters, &Snapshot::latest(), |_| ()).is_empty()
+        SELECT transaction::pg_catalog.text FROM pg_catalog.pg_prepared_xacts \
+         WHERE database = pg_catalog.current_database()";
+    let xid = |row: &Row<'_>| row.text(0).parse().ok().map(full_xid);
+    let prepared = Spi::connect().select(PREPARED, &[], &Snapshot::latest(), xid);
+    prepared.into_iter().any(|xid| !xid.is_some_and(|xid| run.is_of(xid)))
 }
 
 /// The row of a bookmark that a user gives.

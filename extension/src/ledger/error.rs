@@ -39,6 +39,11 @@ pub enum Hindrance {
     },
 }
 
+impl Hindrance {
+    /// The ledger itself is not there.
+    pub const NO_LEDGER: Self = Self::NoTable { name: c"invalidation" };
+}
+
 impl From<Hindrance> for Failure {
     fn from(hindrance: Hindrance) -> Self {
         let report = |state, message: String| ErrorReport::new(state, message, "ledger");

@@ -25,6 +25,8 @@ pub enum Gap {
     },
     /// The extension was dropped since, and created again.
     OtherLedger,
+    /// The database was dropped since, and another made of a copy of it under the same number.
+    OtherFiles,
     /// It is of a time that this cluster has not come to: it was restored to an earlier one.
     FromTheFuture,
     /// The standby has not come to it yet.
@@ -113,6 +115,11 @@ impl Gap {
             Self::OtherLedger => words(
                 unusable,
                 "the extension has been created anew since the bookmark was taken",
+                FULL,
+            ),
+            Self::OtherFiles => words(
+                unusable,
+                "the database has been made of a copy since the bookmark was taken",
                 FULL,
             ),
             Self::FromTheFuture => because(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stillpoint_check::Oid;
 
 use super::bookmark::{self, Token};
+use super::error::Hindrance;
 use super::gap::Gap;
 use super::own_tables::Bookmarks;
 use super::record::Record;
@@ -78,19 +79,23 @@ struct About {
 
 /// The files that are void for whoever knows `base`, and knows of nothing after `upto`.
 fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, Failure> {
-    let mut void = BTreeMap::new();
-    let Some(ledger) = Ledger::open_for_reading()? else { return Ok(void) };
+    let Some(ledger) = Ledger::open_for_reading()? else { return Err(Hindrance::NO_LEDGER.into()) };
     // One for both: what ends while they are read is seen once, as open or as finished.
     let now = Snapshot::latest();
-    let finished = ledger.finished_since(base.horizon(), &now);
-    let finished = finished.into_iter().filter(|record| !knows(base, record));
-    let mut records: Vec<Record> = ledger.open_at(&now);
+    let is_here = |record: &Record| [0, database()].contains(&record.storage.database);
+    let mut finished = ledger.finished_since(base.horizon(), &now);
+    finished.retain(|record| !knows(base, record));
+    // Nobody writes them here. They have come with a template, and so have all files.
+    if !finished.iter().all(is_here) {
+        return Err(Gap::OtherFiles.into());
+    }
+    let mut records = ledger.open_at(&now);
     records.extend(finished);
     records.retain(|record| {
-        let is_here = [0, database()].contains(&record.storage.database);
         // Work that was begun before `upto` may have changed the file before it, too.
-        is_here && upto.is_none_or(|upto| upto.has_seen(record.xid))
+        is_here(record) && upto.is_none_or(|upto| upto.has_seen(record.xid))
     });
+    let mut void = BTreeMap::new();
     let catalog = Catalog::open();
     let relations: Vec<Oid> = records.iter().map(|record| record.relation).collect();
     let present = catalog.relations_of(&relations, &now);

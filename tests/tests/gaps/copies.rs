@@ -1,6 +1,6 @@
 //! Copies of a data directory: restored backups, clones, and what `pg_upgrade` makes.
 
-use stillpoint_tests::{Cluster, server_program};
+use stillpoint_tests::{Cluster, ClusterOptions, server_program};
 
 use crate::{DATABASE, INTERRUPTED, Scene, back_up, take_bookmark};
 use crate::{assert_gap, assert_unusable, assert_whole, files, refusal, since};
@@ -19,10 +19,9 @@ fn a_copy_of_a_stopped_cluster_knows_what_the_original_knew_and_both_go_on() {
     scene.assert_whole(&base);
     // From here on each has bookmarks of its own.
     let (here, there) = (scene.base(), crate::Base::take(&mut session));
-    for (cluster, session, foreign) in [
-        (&scene.cluster, &mut scene.session, &there),
-        (&copy, &mut session, &here),
-    ] {
+    for (cluster, session, foreign) in
+        [(&scene.cluster, &mut scene.session, &there), (&copy, &mut session, &here)]
+    {
         let error = refusal(cluster, session, &since(&foreign.bookmark));
         assert_eq!(error.hint(), Some(crate::FULL), "{error:?}");
     }
@@ -95,7 +94,7 @@ fn an_upgraded_cluster_knows_no_bookmark_and_its_consumers_are_told() {
         let base = scene.base();
         scene.session.exec("TRUNCATE t");
         scene.cluster.stop();
-        let mut new = Cluster::preloaded();
+        let mut new = ClusterOptions::default().preload().own_identifier().start();
         new.stop();
         upgrade(&scene.cluster, &new, mode);
         new.start_server();

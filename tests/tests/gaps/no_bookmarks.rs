@@ -32,15 +32,33 @@ fn what_is_no_bookmark_is_refused_and_nothing_is_void_is_never_the_answer() {
     let number = with(good, "database", "postgres".into());
     let cut = &good[..good.len() - 1];
     for text in [
-        "", " ", "x", "0", "null", "{}", "[]", "\"\"", "{\"version\":1}", "{\"version\":\"1\"}",
-        "{\"version\":-1}", "{\"version\":1e99}", "0/16B3748", cut, &array, &twice, &without_id,
+        "",
+        " ",
+        "x",
+        "0",
+        "null",
+        "{}",
+        "[]",
+        "\"\"",
+        "{\"version\":1}",
+        "{\"version\":\"1\"}",
+        "{\"version\":-1}",
+        "{\"version\":1e99}",
+        "0/16B3748",
+        cut,
+        &array,
+        &twice,
+        &without_id,
         &number,
     ] {
         for question in questions(text, good) {
             let error = scene.refusal(&question);
             assert_eq!(error.code(), &SqlState::INVALID_PARAMETER_VALUE, "{question}: {error:?}");
             assert_eq!(error.message(), "this is not a bookmark of the ledger", "{question}");
-            assert!(error.hint().is_some_and(|it| it.contains("stillpoint.bookmark()")), "{error:?}");
+            assert!(
+                error.hint().is_some_and(|it| it.contains("stillpoint.bookmark()")),
+                "{error:?}"
+            );
         }
     }
     scene.assert_whole(&base);
@@ -66,7 +84,8 @@ fn a_bookmark_of_a_later_format_is_refused_by_its_number() {
             let error = scene.refusal(&question);
             assert_eq!(error.code(), &SqlState::FEATURE_NOT_SUPPORTED, "{question}: {error:?}");
             assert_eq!(error.hint(), Some("Update the extension."), "{question}");
-            let says_which = ["format 2,", "format 17,"].iter().any(|it| error.message().contains(it));
+            let says_which =
+                ["format 2,", "format 17,"].iter().any(|it| error.message().contains(it));
             assert!(says_which, "{question}: {error:?}");
         }
     }
@@ -92,9 +111,12 @@ fn a_bookmark_that_somebody_has_made_up_is_not_known() {
         ("system_identifier", "1", "the bookmark was taken in another cluster"),
     ] {
         let forged = with(&base.bookmark, key, value.into());
-        for question in questions(&forged, &base.bookmark) {
+        let [since, base, upto, end] = questions(&forged, &base.bookmark);
+        for question in [since, base, upto] {
             assert_unusable(&scene.refusal(&question), message);
         }
+        let error = scene.refusal(&end);
+        assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error:?}");
     }
     // Where the WAL was is said for the sake of the message alone.
     let lost = with(&base.bookmark, "id", "x".into());

@@ -3,12 +3,11 @@
 use stillpoint_tests::{ClusterOptions, Session, wait_until};
 
 use crate::{
-    Base, DATABASE, FORGOTTEN, Scene, assert_gap, assert_unusable, assert_whole, back_up,
-    files, paths, refusal, replaced, since,
+    Base, DATABASE, FORGOTTEN, Scene, assert_gap, assert_unusable, assert_whole, back_up, files,
+    refusal, replaced, since, take_bookmark, told,
 };
 
-const LOST: &str =
-    "the last backup is older than stillpoint.ledger_retention: take a full backup";
+const LOST: &str = "the last backup is older than stillpoint.ledger_retention: take a full backup";
 const FUTURE: &str = "the bookmark is from a time that this cluster has not had";
 
 const PRUNE: &str = "SELECT stillpoint.prune()";
@@ -18,9 +17,8 @@ const SHORT: &str = "SET stillpoint.ledger_retention = '1min'";
 /// to all that comes.
 #[track_caller]
 fn age(session: &mut Session, table: &str, column: &str) {
-    session.exec(&format!(
-        "UPDATE stillpoint.{table} SET {column} = {column} - interval '2 minutes'"
-    ));
+    session
+        .exec(&format!("UPDATE stillpoint.{table} SET {column} = {column} - interval '2 minutes'"));
 }
 
 #[test]
@@ -39,10 +37,13 @@ fn a_bookmark_that_is_older_than_what_is_kept_is_known_no_more() {
 fn a_bookmark_goes_when_it_is_older_than_what_is_kept_though_no_row_goes() {
     let mut scene = Scene::new();
     let base = scene.base();
-    scene.session.exec("TRUNCATE t");
     age(&mut scene.session, "bookmark", "taken_at");
+    let young = take_bookmark(&mut scene.session);
+    scene.session.exec("TRUNCATE t");
     scene.session.exec(SHORT);
     assert_eq!(scene.session.number(PRUNE), 0);
+    let expected = replaced(&base.files, &files(&mut scene.session));
+    assert_eq!(told(&mut scene.session, &since(&young), &base.files), expected);
     assert_gap(&scene.cluster, &mut scene.session, &base, FORGOTTEN, LOST);
 }
 
@@ -61,7 +62,6 @@ fn a_bookmark_goes_with_a_row_that_it_needs_whatever_the_clock_says_of_both() {
 #[test]
 fn a_bookmark_goes_with_the_one_row_that_it_needs_of_many() {
     let mut scene = Scene::new();
-    scene.session.exec("TRUNCATE u");
     let base = scene.base();
     scene.session.exec("TRUNCATE u");
     scene.session.exec(
@@ -75,14 +75,16 @@ fn a_bookmark_goes_with_the_one_row_that_it_needs_of_many() {
 }
 
 #[test]
-fn a_bookmark_that_needs_no_row_that_goes_stays() {
+fn of_two_bookmarks_the_one_that_needs_no_row_that_goes_stays() {
     let mut scene = Scene::new();
+    let older = take_bookmark(&mut scene.session);
     scene.session.exec("TRUNCATE t");
     let base = scene.base();
     age(&mut scene.session, "invalidation", "recorded_at");
     scene.session.exec("TRUNCATE t");
     scene.session.exec(SHORT);
-    assert!(scene.session.number(PRUNE) >= 4);
+    assert_eq!(scene.session.number(PRUNE), 4);
+    assert_unusable(&scene.refusal(&since(&older)), FORGOTTEN);
     scene.assert_whole(&base);
 }
 
@@ -97,7 +99,7 @@ fn a_bookmark_without_a_consumer_keeps_what_the_consumers_have_passed() {
         let _ = scene.session.number(PRUNE);
     }
     let expected = replaced(&base.files, &files(&mut scene.session));
-    assert_eq!(paths(&mut scene.session, &since(&base.bookmark)), expected);
+    assert_eq!(told(&mut scene.session, &since(&base.bookmark), &base.files), expected);
 }
 
 #[test]
@@ -107,6 +109,8 @@ fn a_copy_from_before_the_bookmark_does_not_know_it() {
     scene.cluster.stop();
     let mut copy = scene.cluster.copy();
     scene.start();
+    const MUCH: &str = "CREATE TABLE much AS SELECT i FROM generate_series(1, 10000) AS i";
+    scene.session.exec(MUCH);
     let base = scene.base();
     scene.session.exec("TRUNCATE t");
 
@@ -115,7 +119,8 @@ fn a_copy_from_before_the_bookmark_does_not_know_it() {
     assert_unusable(&refusal(&copy, &mut session, &since(&base.bookmark)), FUTURE);
     assert_unusable(&refusal(&copy, &mut session, &since(&base.backup)), FUTURE);
     // The copy comes to where the original was, on another way.
-    session.exec("CREATE TABLE many AS SELECT i FROM generate_series(1, 10000) AS i");
+    session.exec(MUCH);
+    session.exec("INSERT INTO much SELECT * FROM much");
     assert_unusable(&refusal(&copy, &mut session, &since(&base.bookmark)), FORGOTTEN);
     // Its own backups are based on what it has.
     assert_whole(&mut session, &earlier);

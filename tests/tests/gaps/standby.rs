@@ -5,12 +5,12 @@ use stillpoint_tests::{Session, wait_until};
 
 use crate::{
     ARMED, Base, DATABASE, INTERRUPTED, Scene, TOOL, UNARMED, assert_gap, assert_unusable, between,
-    files, paths, refusal, replaced, since, take_bookmark,
+    files, refusal, replaced, since, take_bookmark, told,
 };
 
 /// Waits until the standby has replayed all that its primary has written until now.
 #[track_caller]
-fn catch_up(primary: &mut Session, standby: &mut Session) {
+pub fn catch_up(primary: &mut Session, standby: &mut Session) {
     let now = primary.text("SELECT pg_current_wal_insert_lsn()");
     wait_until(standby, &format!("SELECT pg_last_wal_replay_lsn() >= '{now}'"));
 }
@@ -103,10 +103,11 @@ fn a_standby_tells_what_its_primary_has_recorded() {
     scene.session.exec("TRUNCATE u");
     catch_up(&mut scene.session, &mut session);
     let expected = replaced(&base.files, &files(&mut session));
-    assert_eq!(paths(&mut session, &since(&base.bookmark)), expected);
-    let told = paths(&mut session, &between(&base.bookmark, &upto));
-    assert_eq!(told, paths(&mut scene.session, &between(&base.bookmark, &upto)));
-    assert!(told.is_subset(&expected) && !told.is_empty(), "{told:?}");
+    assert_eq!(told(&mut session, &since(&base.bookmark), &base.files), expected);
+    let question = between(&base.bookmark, &upto);
+    let answer = told(&mut session, &question, &base.files);
+    assert_eq!(answer, told(&mut scene.session, &question, &base.files));
+    assert!(answer.is_subset(&expected) && !answer.is_empty(), "{answer:?}");
     drop(session);
 }
 
@@ -146,7 +147,7 @@ fn a_standby_says_that_it_has_not_come_to_a_bookmark_yet() {
     let _ = session.rows("SELECT pg_wal_replay_resume()");
     catch_up(&mut scene.session, &mut session);
     let expected = replaced(&base.files, &files(&mut session));
-    assert_eq!(paths(&mut session, &between(&base.bookmark, &upto)), expected);
+    assert_eq!(told(&mut session, &between(&base.bookmark, &upto), &base.files), expected);
     drop(session);
 }
 
@@ -168,7 +169,7 @@ fn a_standby_tells_of_its_primarys_gap_from_the_next_bookmark_on() {
     scene.session.exec("TRUNCATE u");
     catch_up(&mut scene.session, &mut session);
     let expected = replaced(&next.files, &files(&mut session));
-    assert_eq!(paths(&mut session, &since(&next.bookmark)), expected);
+    assert_eq!(told(&mut session, &since(&next.bookmark), &next.files), expected);
     drop(session);
 }
 
@@ -182,6 +183,6 @@ fn a_standby_without_the_library_tells_what_is_in_the_ledger() {
     scene.session.exec("TRUNCATE t");
     catch_up(&mut scene.session, &mut session);
     let expected = replaced(&base.files, &files(&mut session));
-    assert_eq!(paths(&mut session, &since(&base.bookmark)), expected);
+    assert_eq!(told(&mut session, &since(&base.bookmark), &base.files), expected);
     drop(session);
 }

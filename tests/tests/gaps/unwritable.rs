@@ -65,13 +65,16 @@ fn what_fails_for_want_of_a_record_leaves_no_gap() {
     scene.assert_whole(&base);
 }
 
-/// The tables beside the ledger.
 #[test]
-fn a_table_of_bookmarks_that_is_another_one_is_refused_and_not_read_as_empty() {
+fn a_table_that_is_not_to_be_found_is_not_taken_for_an_empty_one() {
     let mut scene = Scene::new();
     let base = scene.base();
     scene.session.exec("TRUNCATE t");
     for (breaks, mends) in [
+        (
+            "ALTER TABLE stillpoint.invalidation RENAME TO elsewhere",
+            "ALTER TABLE stillpoint.elsewhere RENAME TO invalidation",
+        ),
         (
             "ALTER TABLE stillpoint.bookmark RENAME TO elsewhere",
             "ALTER TABLE stillpoint.elsewhere RENAME TO bookmark",

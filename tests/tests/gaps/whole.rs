@@ -2,7 +2,7 @@
 
 use stillpoint_tests::{Cluster, server_program};
 
-use crate::{ARMED_OPTION, DATABASE, Scene, UNARMED_OPTION};
+use crate::{ARMED_OPTION, DATABASE, Scene, UNARMED_OPTION, take_bookmark};
 
 /// Works, ends the server, and starts it again.
 #[track_caller]
@@ -67,11 +67,14 @@ fn a_killed_session_leaves_no_gap() {
 }
 
 #[test]
-fn a_killed_session_and_then_a_killed_server_leave_no_gap() {
+fn a_killed_session_a_bookmark_and_then_a_killed_server_leave_no_gap() {
     let mut scene = Scene::new();
     let base = scene.base();
     scene.wait_until_start_is_noted();
     scene.cluster.kill_backend(scene.session.pid());
+    scene.session = scene.cluster.session(DATABASE);
+    // The server itself has recovered, as another one could have done that did not record.
+    let _ = take_bookmark(&mut scene.session);
     scene.meanwhile(Cluster::kill, |_| {});
     scene.assert_whole(&base);
 }

@@ -4,7 +4,7 @@ use postgres::error::SqlState;
 use stillpoint_tests::Cluster;
 
 use crate::{ARMED, Base, DATABASE, INTERRUPTED, Scene, TABLES, TOOL, UNARMED};
-use crate::{assert_gap, between, files, paths, replaced, since, take_bookmark};
+use crate::{assert_gap, between, files, replaced, since, take_bookmark, told};
 
 const FORGET_TO_RECORD: &str = "TRUNCATE t";
 
@@ -125,5 +125,5 @@ fn a_server_without_the_library_answers_what_is_not_about_its_own_time() {
     let upto = take_bookmark(&mut scene.session);
     scene.restart_with(UNARMED);
     let expected = replaced(&base.files, &files(&mut scene.session));
-    assert_eq!(paths(&mut scene.session, &between(&base.bookmark, &upto)), expected);
+    assert_eq!(told(&mut scene.session, &between(&base.bookmark, &upto), &base.files), expected);
 }

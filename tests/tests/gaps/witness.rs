@@ -6,7 +6,7 @@ use std::fs;
 use postgres::error::SqlState;
 use stillpoint_tests::Cluster;
 
-use crate::{ARMED, DATABASE, INTERRUPTED, Scene, TOOL, UNARMED, files, since};
+use crate::{ARMED, DATABASE, INTERRUPTED, Scene, TOOL, UNARMED, UNARMED_OPTION, files, since};
 
 const FILE: &str = "stillpoint.witness";
 
@@ -46,7 +46,9 @@ fn without_the_file_nothing_is_answered_until_the_server_has_started_again() {
         let base = scene.base();
         scene.wait_until_start_is_noted();
         match content {
-            None => fs::remove_file(scene.cluster.data_directory().join(FILE)).expect("it is there"),
+            None => {
+                fs::remove_file(scene.cluster.data_directory().join(FILE)).expect("it is there")
+            }
             Some(text) => scene.cluster.put_file(FILE, text),
         }
         // What is recorded goes on.
@@ -69,7 +71,10 @@ fn what_is_not_recorded_fails_if_that_cannot_be_noted() {
     for statement in ["TRUNCATE t", "DROP TABLE t", "VACUUM t", "VACUUM FULL t"] {
         let error = scene.refusal(statement);
         assert_eq!(error.code(), &SqlState::IO_ERROR, "{error:?}");
-        assert!(error.hint().is_some_and(|it| it.contains("shared_preload_libraries")), "{error:?}");
+        assert!(
+            error.hint().is_some_and(|it| it.contains("shared_preload_libraries")),
+            "{error:?}"
+        );
         assert_eq!(files(&mut scene.session), before, "{statement}");
     }
     let _ = scene.refusal("BEGIN; TRUNCATE t; PREPARE TRANSACTION 'p'");
@@ -95,5 +100,22 @@ fn a_gap_that_a_server_cannot_note_at_its_start_is_not_forgotten() {
     get_out_of_the_way(&scene.cluster);
     assert_nothing_is_answered(&mut scene, &base.bookmark);
     scene.meanwhile(Cluster::stop, |_| {});
+    scene.assert_gap(&base, INTERRUPTED);
+}
+
+#[test]
+fn a_server_that_could_not_note_its_end_is_not_taken_for_one_that_has_crashed() {
+    let mut scene = Scene::new();
+    let base = scene.base();
+    scene.wait_until_start_is_noted();
+    get_in_the_way(&scene.cluster);
+    scene.cluster.allow_log("could not keep file \"stillpoint.witness\"");
+    scene.meanwhile(Cluster::stop, |cluster| {
+        get_out_of_the_way(cluster);
+        // Nothing is to be recovered at its start, and it writes no file that others do.
+        let mut single = cluster.single_user(UNARMED_OPTION, DATABASE);
+        single.exec("TRUNCATE t");
+        single.kill();
+    });
     scene.assert_gap(&base, INTERRUPTED);
 }
