@@ -136,9 +136,9 @@ impl Cluster {
         let port = free_port();
         let data = home.path().join("data");
         if options.own_identifier {
-            initdb(&data)
+            initdb(&data);
         } else {
-            copy_template(home.path(), &data)
+            copy_template(home.path(), &data);
         }
         let listen = if options.tcp { "127.0.0.1" } else { "" };
         let settings = format!(

@@ -126,10 +126,14 @@ fn original(scene: &mut Scene, statement: &str) -> Base {
 
 #[test]
 fn a_database_that_was_made_from_a_template_does_not_know_its_bookmarks_and_begins_anew() {
-    for strategy in ["wal_log", "file_copy"] {
+    // Before 15 there was one way only, the second one.
+    for strategy in ["STRATEGY wal_log", "STRATEGY file_copy", ""] {
         let mut scene = Scene::new();
+        if scene.cluster.major_version() < 15 && !strategy.is_empty() {
+            continue;
+        }
         let base = original(&mut scene, "TRUNCATE t");
-        scene.session.exec(&format!("CREATE DATABASE copy TEMPLATE original STRATEGY {strategy}"));
+        scene.session.exec(&format!("CREATE DATABASE copy TEMPLATE original {strategy}"));
         let mut copy = scene.cluster.session("copy");
         let error = refusal(&scene.cluster, &mut copy, &since(&base.bookmark));
         assert_eq!(error.message(), "the bookmark was taken in another database");
@@ -150,6 +154,10 @@ fn a_database_that_was_made_from_a_template_does_not_know_its_bookmarks_and_begi
 #[test]
 fn a_database_that_comes_back_under_its_old_number_by_way_of_a_copy_has_a_gap() {
     let mut scene = Scene::new();
+    if scene.cluster.major_version() < 15 {
+        eprintln!("skipped: before 15 nobody could choose the number");
+        return;
+    }
     let base = original(&mut scene, "SELECT");
     let number = scene.session.text("SELECT oid FROM pg_database WHERE datname = 'original'");
     scene.session.exec("CREATE DATABASE copy TEMPLATE original");

@@ -103,10 +103,11 @@ fn a_server_that_is_asked_for_a_setting_leaves_no_gap() {
     }
 }
 
-/// That one loads the libraries, to know how much memory they ask for.
+/// Since 15 that loads the libraries, to know how much memory they ask for.
 #[track_caller]
 fn ask_for_a_setting(cluster: &mut Cluster, setting: &str) {
-    let asked = server_program(cluster, "postgres").args(["-C", "shared_memory_size", "-c"]);
+    let name = if cluster.major_version() < 15 { "max_connections" } else { "shared_memory_size" };
+    let asked = server_program(cluster, "postgres").args(["-C", name, "-c"]);
     let asked = asked.args([setting, "-D"]).arg(cluster.data_directory()).run();
     asked.assert_exit(0);
 }

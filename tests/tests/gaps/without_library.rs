@@ -89,7 +89,7 @@ fn a_gap_is_one_for_every_database() {
     scene.cluster.create_extension("other");
     let mut other = scene.cluster.session("other");
     other.exec(TABLES);
-    other.exec(&format!("SELECT stillpoint.register_consumer('{}')", TOOL));
+    other.exec(&format!("SELECT stillpoint.register_consumer('{TOOL}')"));
     let (base, base_of_other) = (scene.base(), Base::take(&mut other));
     scene.meanwhile(Cluster::stop, |cluster| {
         run_unarmed(cluster, FORGET_TO_RECORD, Cluster::stop);
@@ -107,7 +107,7 @@ fn a_server_without_the_library_vouches_for_nothing_and_says_what_to_do() {
     for question in [
         since(&base.bookmark),
         "SELECT stillpoint.bookmark()".to_owned(),
-        format!("SELECT stillpoint.begin_backup('{}')", TOOL),
+        format!("SELECT stillpoint.begin_backup('{TOOL}')"),
     ] {
         let error = scene.refusal(&question);
         assert_eq!(error.code(), &SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error:?}");

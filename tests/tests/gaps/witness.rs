@@ -47,7 +47,7 @@ fn without_the_file_nothing_is_answered_until_the_server_has_started_again() {
         scene.wait_until_start_is_noted();
         match content {
             None => {
-                fs::remove_file(scene.cluster.data_directory().join(FILE)).expect("it is there")
+                fs::remove_file(scene.cluster.data_directory().join(FILE)).expect("it is there");
             }
             Some(text) => scene.cluster.put_file(FILE, text),
         }
