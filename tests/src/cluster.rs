@@ -213,6 +213,8 @@ impl Cluster {
     /// Stops the server as `pg_ctl stop -m immediate` does: a crash; the next start recovers.
     #[track_caller]
     pub fn stop_immediate(&mut self) {
+        // Before 14 a session cannot tell the two apart, and warns.
+        self.allow_log("terminating connection because of crash of another server process");
         self.end_server(Signal::QUIT);
     }
 

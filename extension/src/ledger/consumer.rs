@@ -297,13 +297,15 @@ pub fn begin_backup(call: &Call) -> Result<Answer, Failure> {
         Value::OptionalText(base.map(|base| base.text.as_str())),
         Value::Text(&token.text),
         Value::Bool(reason.is_none()),
-        Value::OptionalText(reason.as_deref()),
+        Value::OptionalText(
+            reason.map(|reason| format!("{reason}; take a full backup")).as_deref(),
+        ),
     ]);
     Ok(answer.finish())
 }
 
-const FIRST: &str = "this is the first backup of this consumer: take a full backup";
-const LOST: &str = "the last backup is older than stillpoint.ledger_retention: take a full backup";
+const FIRST: &str = "this is the first backup of this consumer";
+const LOST: &str = "the last backup is older than stillpoint.ledger_retention";
 
 /// The SQL function `end_backup()`.
 pub fn end_backup(call: &Call) -> Result<Answer, Failure> {

@@ -217,14 +217,9 @@ fn base_of(ledger: &mut Ledger, name: &str) -> Result<String, Error> {
 /// Begins a backup, and warns if it has to be a full one.
 fn begin(ledger: &mut Ledger, consumer: &str) -> Result<Begun, Error> {
     let begun = call(ledger, BEGIN, |ledger| ledger.begin_backup(consumer))?;
-    if !begun.complete || begun.base.is_none() {
-        let reason = match (&begun.reason, &begun.base) {
-            (Some(reason), _) => reason,
-            (None, None) => "it has no backup yet",
-            (None, Some(_)) => "the ledger is not complete",
-        };
-        let hint = Some("Take a full backup.");
-        tracing::warn!(hint, "consumer \"{consumer}\" cannot build on its last backup: {reason}");
+    if !begun.complete {
+        let reason = begun.reason.as_deref().unwrap_or("take a full backup");
+        tracing::warn!("consumer \"{consumer}\" cannot build on its last backup: {reason}");
     }
     Ok(begun)
 }
