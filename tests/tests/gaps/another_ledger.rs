@@ -8,7 +8,7 @@ use crate::{Scene, TABLES, TOOL};
 const OTHER_LEDGER: &str = "the extension has been created anew since the bookmark was taken";
 
 /// What is first told to a consumer that is new to the ledger.
-const FIRST: &str = "this is the first backup of this consumer: take a full backup";
+const FIRST: &str = "this is the first backup of this consumer";
 
 #[test]
 fn a_ledger_that_was_dropped_and_created_again_does_not_know_the_old_ones_bookmarks() {

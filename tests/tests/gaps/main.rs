@@ -193,6 +193,7 @@ struct Backup {
     base: Option<String>,
     bookmark: String,
     complete: bool,
+    /// Without the words that say what to do.
     reason: Option<String>,
 }
 
@@ -202,6 +203,10 @@ fn begin_backup(session: &mut Session) -> Backup {
     let [base, bookmark, complete, reason] =
         rows.into_iter().next().and_then(|row| row.try_into().ok()).expect("one row of four");
     let bookmark = bookmark.expect("every backup has a bookmark");
+    let reason = reason.map(|reason| {
+        let cause = reason.strip_suffix("; take a full backup");
+        cause.unwrap_or_else(|| panic!("what is to be done? {reason}")).to_owned()
+    });
     Backup { base, bookmark, complete: complete.as_deref() == Some("t"), reason }
 }
 

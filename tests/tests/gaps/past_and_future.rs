@@ -7,7 +7,7 @@ use crate::{
     refusal, replaced, since, take_bookmark, told,
 };
 
-const LOST: &str = "the last backup is older than stillpoint.ledger_retention: take a full backup";
+const LOST: &str = "the last backup is older than stillpoint.ledger_retention";
 const FUTURE: &str = "the bookmark is from a time that this cluster has not had";
 
 const PRUNE: &str = "SELECT stillpoint.prune()";
