@@ -17,6 +17,7 @@ mod cluster;
 mod command;
 mod digest;
 pub mod figure;
+pub mod incremental;
 mod keeper;
 pub mod ledger;
 pub mod measure;
@@ -31,11 +32,15 @@ mod stillpoint;
 pub mod storm;
 mod template;
 mod wait;
+pub mod workload;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use command::{Finished, Program, Running};
 pub use digest::{TableDigest, table_digest};
-pub use programs::{pg_dump, pg_restore, pgbench, psql, restore_into, vacuumdb, wal_records};
+pub use programs::{
+    pg_amcheck, pg_dump, pg_restore, pgbench, psql, restore_into, set_next_oid, vacuumdb,
+    wal_records,
+};
 pub use session::{Background, Session};
 pub use stillpoint::{Stillpoint, client_binary};
 pub use wait::{DEADLINE, wait_until};

@@ -1,0 +1,4 @@
+//! A file-level incremental backup by the ledger: restored, it holds what its source held.
+
+mod chains;
+mod reused_files;
