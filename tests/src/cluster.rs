@@ -169,6 +169,25 @@ impl Cluster {
         Self { home: Some(home), data, port, server: None, log }
     }
 
+    /// Starts a server on a data directory that `fill` makes: a backup that is restored, with the
+    /// settings of its source.
+    #[track_caller]
+    #[must_use]
+    pub fn start_restored(fill: impl FnOnce(&Path)) -> Self {
+        let home = make_home(std::env::temp_dir());
+        let port = free_port();
+        let data = home.path().join("data");
+        fill(&data);
+        let settings =
+            format!("port = {port}\nunix_socket_directories = '{}'\n", home.path().display());
+        append(&data.join("postgresql.conf"), &settings);
+        give_all_to_server(home.path());
+        let log = Mutex::new(ServerLog::new(home.path().join("server.log")));
+        let mut cluster = Self { home: Some(home), data, port, server: None, log };
+        cluster.start_server();
+        cluster
+    }
+
     /// Starts the server of a cluster that was stopped, and waits until it accepts sessions.
     #[track_caller]
     pub fn start_server(&mut self) {
@@ -474,6 +493,16 @@ fn give_to_server(path: &Path) {
     if rustix::process::geteuid().is_root() {
         let (uid, gid) = postgres_user();
         chown(path, Some(uid), Some(gid)).expect("root can give it away");
+    }
+}
+
+/// The same for a directory and all that is in it.
+fn give_all_to_server(path: &Path) {
+    give_to_server(path);
+    if path.is_dir() && !path.is_symlink() {
+        for entry in fs::read_dir(path).expect("the directory can be read") {
+            give_all_to_server(&entry.expect("the directory can be read").path());
+        }
     }
 }
 

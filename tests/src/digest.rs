@@ -23,12 +23,17 @@ impl fmt::Display for TableDigest {
 /// `ONLY "s"."t"`.
 #[track_caller]
 pub fn table_digest(session: &mut Session, table: &str) -> TableDigest {
-    let mut rows = session.rows(&format!(
-        "SELECT pg_catalog.count(*), \
-                COALESCE(pg_catalog.sum(pg_catalog.hashtextextended(digested::text, 0)::numeric), 0) \
-           FROM {table} AS digested"
-    ));
+    let mut rows = session.rows(&digest_query(table));
     let mut row = rows.swap_remove(0).into_iter().flatten();
     let mut next = || row.next().expect("neither value is NULL");
     TableDigest { rows: next().parse().expect("a count is a number"), checksum: next() }
+}
+
+/// The query of a table's digest: its number of rows, their checksum.
+pub(crate) fn digest_query(table: &str) -> String {
+    format!(
+        "SELECT pg_catalog.count(*), \
+                COALESCE(pg_catalog.sum(pg_catalog.hashtextextended(digested::text, 0)::numeric), 0) \
+           FROM {table} AS digested"
+    )
 }

@@ -18,6 +18,7 @@ mod command;
 mod copies;
 mod digest;
 pub mod figure;
+pub mod incremental;
 mod keeper;
 pub mod ledger;
 pub mod measure;
@@ -33,12 +34,14 @@ mod stillpoint;
 pub mod storm;
 mod template;
 mod wait;
+pub mod workload;
 
 pub use cluster::{Cluster, ClusterOptions};
 pub use command::{Finished, Program, Running};
 pub use digest::{TableDigest, table_digest};
 pub use programs::{
-    pg_dump, pg_restore, pgbench, psql, restore_into, server_program, vacuumdb, wal_records,
+    pg_amcheck, pg_dump, pg_restore, pgbench, psql, restore_into, server_program, set_next_oid,
+    vacuumdb, wal_records,
 };
 pub use session::{Background, Session};
 pub use single_user::SingleUser;

@@ -35,6 +35,37 @@ pub fn server_program(cluster: &Cluster, name: &str) -> Program {
     Program::of(cluster, Installation::get().server_program(name))
 }
 
+/// `pg_amcheck`, which installs what it needs and checks every table, every B-tree, and that each
+/// row of the one is in the other. There is none before PostgreSQL 14.
+#[must_use]
+pub fn pg_amcheck(cluster: &Cluster) -> Program {
+    let port = cluster.port().to_string();
+    Program::new(cluster, cluster.bindir().join("pg_amcheck")).arg("-h").arg(cluster.host()).args([
+        "-p",
+        &port,
+        "-U",
+        "postgres",
+        "--all",
+        "--install-missing",
+        "--heapallindexed",
+    ])
+}
+
+/// Lets the cluster give out OIDs, and with them numbers of files, from `next` on. The server is
+/// restarted, and to the ledger this is another's work on the data: a gap.
+#[track_caller]
+pub fn set_next_oid(cluster: &mut Cluster, next: u32) {
+    cluster.stop();
+    let output = Installation::get()
+        .server_program("pg_resetwal")
+        .args(["-o", &next.to_string(), "-D"])
+        .arg(cluster.data_directory())
+        .output()
+        .expect("setpriv runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    cluster.start_server();
+}
+
 /// What a range of the cluster's WAL holds, one record a line, as `pg_waldump` tells it. The
 /// range must have been flushed.
 #[track_caller]

@@ -91,10 +91,15 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
     }
     let mut records = ledger.open_at(&now);
     records.extend(finished);
-    records.retain(|record| {
-        // Work that was begun before `upto` may have changed the file before it, too.
-        is_here(record) && upto.is_none_or(|upto| upto.has_seen(record.xid))
-    });
+    records.retain(is_here);
+    // A row does not say where the new file is, and it may be in another tablespace. If it is not
+    // the present one, whatever became of it is told by a row of its own, perhaps after `upto`.
+    let places: BTreeMap<(Oid, Oid), Storage> = records
+        .iter()
+        .map(|record| ((record.relation, record.storage.filenode), record.storage))
+        .collect();
+    // Work that was begun before `upto` may have changed the file before it, too.
+    records.retain(|record| upto.is_none_or(|upto| upto.has_seen(record.xid)));
     let mut void = BTreeMap::new();
     let catalog = Catalog::open();
     let relations: Vec<Oid> = records.iter().map(|record| record.relation).collect();
@@ -102,7 +107,10 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
     for record in &records {
         let present = present.get(&record.relation).and_then(|seen| seen.relation.storage());
         add(&mut void, record.storage, record);
-        let new = record.replaced_by.map(|filenode| Storage { filenode, ..record.storage });
+        let new = record.replaced_by.map(|filenode| {
+            let place = places.get(&(record.relation, filenode)).copied();
+            place.unwrap_or(Storage { filenode, ..record.storage })
+        });
         if let Some(new) = new.filter(|new| present.is_none_or(|it| it.filenode != new.filenode)) {
             add(&mut void, new, record);
         }

@@ -5,7 +5,7 @@
 //! many lanes run, and the ledger must say the same: [`findings()`](super::findings()) compares.
 
 mod lane;
-mod statement;
+pub(crate) mod statement;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use crate::{Cluster, ClusterOptions, wait_until};
 const DATABASE: &str = "fuzz";
 
 /// Where some of the relations are moved to.
-const TABLESPACE: &str = "elsewhere";
+pub(crate) const TABLESPACE: &str = "elsewhere";
 
 /// What is to be run.
 #[derive(Clone, Copy, Debug)]

@@ -8,25 +8,25 @@ use super::TABLESPACE;
 const TABLES: u32 = 5;
 
 /// A random statement.
-pub(super) struct Statement {
-    pub(super) sql: String,
+pub(crate) struct Statement {
+    pub(crate) sql: String,
     /// A relation that must have been announced when the statement has replaced its file.
-    pub(super) announces: Option<String>,
+    pub(crate) announces: Option<String>,
 }
 
 /// A random statement that has transactions of its own.
-pub(super) struct Alone {
-    pub(super) sql: String,
+pub(crate) struct Alone {
+    pub(crate) sql: String,
     /// A table for whose lock it waits when it has been announced.
-    pub(super) table: String,
+    pub(crate) table: String,
     /// What has been announced when it waits.
-    pub(super) announced: String,
+    pub(crate) announced: String,
     /// Whether it leaves every file where it is.
-    pub(super) in_place: bool,
+    pub(crate) in_place: bool,
 }
 
 /// All statements that make a lane's schema.
-pub(super) fn schema(schema: &str) -> Vec<String> {
+pub(crate) fn schema(schema: &str) -> Vec<String> {
     let mut statements = vec![
         format!("CREATE SCHEMA {schema}"),
         // What was there before the transaction and still has its file must be announced.
@@ -81,7 +81,7 @@ fn table(schema: &str, number: u32) -> String {
 }
 
 /// A statement that may run in a transaction block.
-pub(super) fn in_a_block(schema: &str, random: &mut Random) -> Statement {
+pub(crate) fn in_a_block(schema: &str, random: &mut Random) -> Statement {
     let number = random.below(TABLES);
     let t = format!("{schema}.t{number}");
     let u = format!("{schema}.t{}", (number + 1 + random.below(TABLES - 1)) % TABLES);
@@ -155,7 +155,7 @@ fn swap(schema: &str, one: &str, other: &str) -> String {
 }
 
 /// A statement that has transactions of its own.
-pub(super) fn alone(schema: &str, random: &mut Random) -> Alone {
+pub(crate) fn alone(schema: &str, random: &mut Random) -> Alone {
     let number = random.below(TABLES);
     let t = format!("t{number}");
     let u = format!("t{}", (number + 1 + random.below(TABLES - 1)) % TABLES);
@@ -192,7 +192,7 @@ pub(super) fn alone(schema: &str, random: &mut Random) -> Alone {
 }
 
 /// A procedure's worth of transactions.
-pub(super) fn with_commits(schema: &str, random: &mut Random) -> String {
+pub(crate) fn with_commits(schema: &str, random: &mut Random) -> String {
     let t = format!("{schema}.t{}", random.below(TABLES));
     let u = format!("{schema}.t{}", random.below(TABLES));
     format!(
