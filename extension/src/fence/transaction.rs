@@ -144,6 +144,18 @@ fn in_parallel_mode() -> bool {
     unsafe { pg_sys::IsInParallelMode() }
 }
 
+/// Waits for a millisecond, in which the session may be told to stop what it does; it fails then.
+pub fn pause() {
+    const MICROSECONDS: core::ffi::c_long = 1000;
+    // SAFETY: as CHECK_FOR_INTERRUPTS() does it. Outside a session nothing is pending.
+    unsafe {
+        pg_sys::pg_usleep(MICROSECONDS);
+        if pg_sys::InterruptPending != 0 {
+            pg_sys::ProcessInterrupts();
+        }
+    }
+}
+
 /// Where the next record of WAL will be (`pg_current_wal_insert_lsn()`).
 pub fn wal_position() -> u64 {
     // SAFETY: reads shared memory. In recovery it would mean nothing.

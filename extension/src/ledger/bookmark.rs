@@ -164,10 +164,16 @@ pub fn refuse_where_none_is_taken(command: &CStr) -> Result<(), Failure> {
     if in_recovery() {
         return Err(Gap::OnStandby { command: command.to_string_lossy().into_owned() }.into());
     }
-    refuse_read_only(command);
-    refuse_in_block(command);
+    refuse_unless_alone(command);
     commit_durably();
     if is_preloaded() { Ok(()) } else { Err(Gap::NotPreloaded.into()) }
+}
+
+/// Refuses a SQL function that writes where it cannot, and where its transaction is not its own: it
+/// keeps others from their bookmarks until that ends.
+pub fn refuse_unless_alone(command: &CStr) {
+    refuse_read_only(command);
+    refuse_in_block(command);
 }
 
 /// Takes a bookmark: it is one when this transaction has committed.
@@ -178,6 +184,10 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
         return Err(Gap::Unrecorded { by: unrecorded::processes(ledger) }.into());
     }
     let run = witness::rely()?;
+    // Before the snapshot: what is committed in between is seen by that.
+    let is_vouched_for = !has_prepared_before(&run);
+    let recordings = Recordings::open_for_writing()?;
+    let recording = recordings.present_or_new(&run.name);
     let xid = xid();
     let lsn = wal_position();
     let bookmark = Bookmark {
@@ -185,7 +195,7 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
         id: unique_name(),
         system_identifier: system_identifier().to_string(),
         database: database(),
-        ledger: Recordings::open_for_writing()?.name_of_ledger(),
+        ledger: recording.ledger,
         lsn: format!("{:X}/{:X}", lsn >> 32, lsn as u32),
     };
     let text = serde_json::to_string(&bookmark).map_err(|_| Failure::from(Gap::Malformed))?;
@@ -196,7 +206,7 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
         taken_at: now(),
         xid,
         seen: Seen::from(&Snapshot::latest()),
-        run: (!has_prepared_before(&run)).then_some(run.name),
+        run: is_vouched_for.then_some(run.name),
         consumer: consumer.map(str::to_owned),
     };
     bookmarks.put(&token);
@@ -234,28 +244,19 @@ fn of_this_ledger(text: Option<String>) -> Result<Bookmark, Failure> {
     if bookmark.database != database() {
         return Err(Gap::OtherDatabase { database: bookmark.database }.into());
     }
-    if Recordings::name_of_present_ledger()?.as_ref() != Some(&bookmark.ledger) {
+    if Recordings::present()?.is_none_or(|recording| recording.ledger != bookmark.ledger) {
         return Err(Gap::OtherLedger.into());
     }
     Ok(bookmark)
 }
 
 /// What may be missing between two bookmarks, or from one until now.
-pub fn gap(
-    bookmarks: &Bookmarks,
-    base: &Token,
-    upto: Option<&Token>,
-) -> Result<Option<Gap>, Failure> {
+pub fn gap(base: &Token, upto: Option<&Token>) -> Result<Option<Gap>, Failure> {
     let run = match upto {
         Some(upto) => upto.run.clone(),
         // A standby does not know how the primary runs now, only how it did when it took its last
         // bookmark.
-        None if in_recovery() => {
-            let all = bookmarks.all().into_iter().map(|(_, token)| token);
-            all.filter(|token| token.database == database())
-                .max_by_key(|token| token.xid)
-                .and_then(|token| token.run)
-        }
+        None if in_recovery() => Recordings::present()?.and_then(|recording| recording.run),
         None if !is_preloaded() => return Ok(Some(Gap::NotPreloaded)),
         None => Some(witness::run()?.name),
     };

@@ -36,6 +36,9 @@ pub fn record() -> Result<(), Failure> {
         return Ok(());
     }
     see_own_changes();
+    if let Some(ledger) = Ledger::hidden() {
+        unrecorded::note_transaction_about(ledger)?;
+    }
     let touched = take_touched(xid);
     if touched.relations.is_empty() && !touched.all && !session::has_announced() {
         return Ok(());
@@ -69,10 +72,20 @@ fn complete(touched: &Touched) -> Result<Vec<Storage>, Failure> {
     let Some(ledger) = Ledger::open_for_writing()? else { return nothing };
     let announced = if session::has_announced() { ledger.announced_by(xid()) } else { Rows::new() };
     changes.extend(mapped_changes(touched, &announced));
+    if changes.iter().any(|change| loses_rows(&ledger, change)) {
+        unrecorded::note_transaction()?;
+    }
     if !changes.is_empty() {
         write(&ledger, &changes, announced);
     }
     Ok(changes.into_iter().map(|change| change.storage).collect())
+}
+
+/// Whether it is the ledger itself whose file is replaced, and not by VACUUM FULL or CLUSTER.
+fn loses_rows(ledger: &Ledger, change: &Change) -> bool {
+    change.before.oid == ledger.oid
+        && change.replaced_by.is_some()
+        && !session::keeps_rows_of(ledger.oid)
 }
 
 /// Writes a row for each change: in the place of the one that announced it, if one did.

@@ -188,14 +188,15 @@ impl Gap {
     }
 }
 
-fn holders(processes: &[i64]) -> String {
+/// Which processes do what is in the way; 0 stands for a prepared transaction.
+pub fn holders(processes: &[i64]) -> String {
     let name = |pid: &i64| match pid {
         0 => "a prepared transaction".to_owned(),
         pid => format!("process {pid}"),
     };
     let names: Vec<String> = processes.iter().map(name).collect();
     if names.is_empty() {
-        return "It has just ended.".to_owned();
+        return "It has just ended, or waits to begin.".to_owned();
     }
     format!("It is done by {}.", names.join(", "))
 }

@@ -21,7 +21,10 @@ pub fn is_active() -> bool {
 pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     session::begin_command(statement.command());
     if !Ledger::exists() {
-        return Ok(false);
+        let begins = begins_without_ledger(statement);
+        if begins || !Ledger::exists() {
+            return Ok(begins);
+        }
     }
     let work = known_work(statement);
     if matches!(work, Work::Unknown) {
@@ -40,6 +43,24 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
         // The server will refuse, in its own words.
         _ => Ok(false),
     }
+}
+
+/// Marks a statement that has transactions of its own where there is no ledger, so that none begins
+/// in the midst of it. Gives whether it did: a ledger may just have begun.
+fn begins_without_ledger(statement: &Statement<'_>) -> bool {
+    if !statement.is_maintenance()
+        || unrecorded::goes_on()
+        || OwnTransactions::of(statement).is_none()
+        || !has_own_transactions(&known_work(statement))
+    {
+        return false;
+    }
+    unrecorded::begin_statement_without_ledger();
+    if Ledger::exists() {
+        unrecorded::end_statement();
+        return false;
+    }
+    true
 }
 
 /// After a statement whose end is to be recorded, or that has gone unrecorded.

@@ -44,7 +44,7 @@ fn tell(
     if [Some(base), upto].into_iter().flatten().any(|token| bookmarks.find(&token.id).is_none()) {
         return Err(Gap::Forgotten.into());
     }
-    if let Some(gap) = bookmark::gap(bookmarks, base, upto)? {
+    if let Some(gap) = bookmark::gap(base, upto)? {
         return Err(gap.into());
     }
     for (storage, about) in void {
@@ -114,7 +114,12 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
         if let Some(new) = new.filter(|new| present.is_none_or(|it| it.filenode != new.filenode)) {
             add(&mut void, new, record);
         }
-        // Work that goes on is work on whatever file the relation has.
+        // Work that goes on is work on whatever file the relation has, and on what belongs to it.
+        if record.finished_xid.is_none() {
+            for part in parts(&catalog, record.relation, &now) {
+                add(&mut void, part, record);
+            }
+        }
         if let Some(present) = present
             && (record.finished_xid.is_none() || record.replaced_by == Some(present.filenode))
         {
@@ -122,6 +127,18 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
         }
     }
     Ok(void)
+}
+
+/// The files of a table's indexes, and of its TOAST table with that one's.
+fn parts(catalog: &Catalog, table: Oid, now: &Snapshot) -> Vec<Storage> {
+    let toast = catalog.relation(table, now).map_or(0, |relation| relation.toast);
+    let indexes = [table, toast].into_iter().filter(|oid| *oid != 0);
+    let mut parts: Vec<Oid> = indexes
+        .flat_map(|table| catalog.indexes(table).into_iter().map(|index| index.oid))
+        .collect();
+    parts.extend(Some(toast).filter(|oid| *oid != 0));
+    let parts = catalog.relations_of(&parts, now).into_values();
+    parts.filter_map(|seen| seen.relation.storage()).collect()
 }
 
 fn knows(base: &Token, record: &Record) -> bool {

@@ -70,6 +70,7 @@ fn ended(end: End) {
     consumer::on_end(end);
     interval::on_end(end);
     session::on_end();
+    table::Ledger::on_end();
     forget_touched();
 }
 

@@ -21,16 +21,16 @@
 //! recorded: it has a run of its own whatever the files say.
 
 use std::cell::Cell;
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::gap::Gap;
 use crate::fence::control::{Attendant, Control, attend, unique_name};
-use crate::fence::transaction::{next_xid, now};
+use crate::fence::transaction::{next_xid, now, pause};
 use crate::fence::{ErrorReport, Failure, SqlState, warn};
 
 /// In the data directory.
@@ -38,6 +38,9 @@ const FILE: &str = "stillpoint.witness";
 
 /// It becomes the former when it is complete.
 const NEW_FILE: &str = "stillpoint.witness.new";
+
+/// Whoever changes the file has locked this one.
+const LOCK_FILE: &str = "stillpoint.witness.lock";
 
 /// Written by every start of a server that has passed its first checks (`CreateOptsFile()` in
 /// postmaster.c).
@@ -193,11 +196,23 @@ fn told(result: io::Result<()>) {
     }
 }
 
-/// One process at a time changes the file. The system lets go of the lock with the process.
+/// One process at a time changes the file, for a moment. The system lets go of the lock with the
+/// process.
 fn lock() -> io::Result<File> {
-    let directory = File::open(".")?;
-    directory.lock()?;
-    Ok(directory)
+    /// A process that is stopped in the midst of it must not keep all others, and the server from
+    /// its end.
+    const TRIES: usize = 10_000;
+
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(LOCK_FILE)?;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => pause(),
+            Err(TryLockError::Error(cause)) => return Err(cause),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "another process has locked it for too long"))
 }
 
 /// Lays the mark that a recovery takes away.

@@ -163,10 +163,10 @@ fn numbers_of_transactions_that_a_crash_hands_out_again_are_not_taken_for_known_
 #[test]
 fn numbers_that_were_rolled_back_within_the_bookmarks_snapshot_may_be_handed_out_again() {
     let mut scene = Scene::new();
-    // The bookmark's transaction has its number, and waits in line; later ones are over when it
-    // goes on, so that its snapshot counts them as known.
+    // The bookmark's transaction has its number, and waits; later ones are over when it goes on, so
+    // that its snapshot counts them as known.
     let mut holder = scene.cluster.session(DATABASE);
-    holder.exec("BEGIN; SELECT stillpoint.register_consumer('holder')");
+    holder.exec("BEGIN; LOCK TABLE stillpoint.bookmark IN EXCLUSIVE MODE");
     let taking = scene.cluster.session(DATABASE);
     let pid = taking.pid();
     let taking = taking.start(
@@ -273,4 +273,103 @@ fn the_view_for_other_tools_names_files_and_positions() {
            FROM stillpoint.possible_vacuum_list WHERE filenode = {file}"
     );
     assert_eq!(scene.observer.text(&sql), "1 t");
+}
+
+#[test]
+fn a_file_that_a_vacuum_found_in_the_announced_ones_place_is_told_up_to_a_later_bookmark() {
+    let mut scene = Scene::new();
+    let base = scene.bookmark();
+    let mut holder = scene.cluster.session(DATABASE);
+    holder.exec("BEGIN; LOCK TABLE a IN ACCESS EXCLUSIVE MODE");
+    let mut last = scene.cluster.session(DATABASE);
+    last.exec("BEGIN; LOCK TABLE c IN SHARE UPDATE EXCLUSIVE MODE");
+    let running = scene.cluster.session(DATABASE).start("VACUUM a, c");
+    let waits = |holder: i32, pid: i32| format!("SELECT {holder} = ANY (pg_blocking_pids({pid}))");
+    wait_until(&mut scene.observer, &waits(holder.pid(), running.pid()));
+    holder.exec("ALTER TABLE a RENAME TO old; ALTER TABLE b RENAME TO a; COMMIT");
+    wait_until(&mut scene.observer, &waits(last.pid(), running.pid()));
+    let path = scene.path("a");
+    let upto = scene.bookmark();
+    last.exec("COMMIT");
+    let _ = running.finish();
+    let named = format!(
+        "SELECT count(*) FROM stillpoint.invalidated_between({}, {}) WHERE path = '{path}'",
+        literal(&base),
+        literal(&upto)
+    );
+    assert_eq!(scene.observer.number(&named), 1);
+}
+
+#[test]
+fn an_index_that_is_new_while_its_table_is_worked_on_is_told() {
+    let mut scene = Scene::new();
+    let mut holder = scene.cluster.session(DATABASE);
+    holder.exec("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
+    let running = scene.cluster.session(DATABASE).start("VACUUM a, b");
+    let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
+    wait_until(&mut scene.observer, &waits);
+    scene.session.exec("CREATE INDEX late ON b (id)");
+    let path = scene.path("late");
+    let bookmark = scene.bookmark();
+    let named = format!(
+        "SELECT count(*) FROM stillpoint.invalidated_since({}) WHERE path = '{path}'",
+        literal(&bookmark)
+    );
+    assert_eq!(scene.observer.number(&named), 1);
+    holder.exec("COMMIT");
+    let _ = running.finish();
+    assert_eq!(scene.observer.number(&named), 1);
+}
+
+#[test]
+fn a_ledger_does_not_begin_in_the_midst_of_a_vacuum() {
+    let cluster = ClusterOptions::default().preload().start();
+    let mut session = cluster.session(DATABASE);
+    session.exec(crate::TABLES);
+    let mut holder = cluster.session(DATABASE);
+    holder.exec("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
+    let running = cluster.session(DATABASE).start("VACUUM a");
+    let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
+    wait_until(&mut session, &waits);
+    let error = crate::refusal(&cluster, &mut session, "CREATE EXTENSION stillpoint");
+    assert_eq!(error.code(), &SqlState::OBJECT_IN_USE, "{error}");
+    let pid = running.pid().to_string();
+    assert!(error.detail().is_some_and(|detail| detail.contains(&pid)), "{error:?}");
+
+    // And one that is to begin waits for a ledger that begins.
+    holder.exec("COMMIT");
+    let _ = running.finish();
+    session.exec("BEGIN; CREATE EXTENSION stillpoint");
+    let waiting = cluster.session(DATABASE).start("VACUUM a");
+    let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", session.pid(), waiting.pid());
+    wait_until(&mut holder, &waits);
+    session.exec("COMMIT");
+    let _ = waiting.finish();
+    let told = "SELECT effect FROM stillpoint.invalidation WHERE relation_name = 'a'";
+    assert_eq!(session.text(told), "pages");
+}
+
+#[test]
+fn a_ledger_that_loses_its_rows_or_is_hidden_for_a_while_has_a_gap() {
+    let mut scene = Scene::new();
+    for statements in [
+        "TRUNCATE stillpoint.invalidation",
+        "ALTER TABLE stillpoint.invalidation RENAME TO other; TRUNCATE a; \
+         ALTER TABLE stillpoint.other RENAME TO invalidation",
+        "ALTER SCHEMA stillpoint RENAME TO other; TRUNCATE a; \
+         ALTER SCHEMA other RENAME TO stillpoint",
+    ] {
+        let bookmark = scene.bookmark();
+        for statement in statements.split("; ") {
+            scene.session.exec(statement);
+        }
+        let sql = format!("SELECT * FROM stillpoint.invalidated_since({})", literal(&bookmark));
+        let error = scene.refusal(&sql);
+        assert_eq!(error.hint(), Some("Take a full backup."), "{statements}: {error:?}");
+    }
+    for statement in ["VACUUM FULL stillpoint.invalidation", "REINDEX SCHEMA stillpoint"] {
+        let bookmark = scene.bookmark();
+        scene.session.exec(statement);
+        assert!(!scene.void_since(&bookmark).is_empty(), "{statement}");
+    }
 }

@@ -186,6 +186,19 @@ fn a_backup_whose_beginning_fails_is_not_running() {
 }
 
 #[test]
+fn a_backup_that_begins_and_ends_in_one_statement_that_fails_is_not_running() {
+    let mut scene = scene();
+    let error = scene.refusal(
+        "SELECT stillpoint.end_backup('tool', bookmark), 1 / (random() * 0)::int
+           FROM stillpoint.begin_backup('tool')",
+    );
+    assert_eq!(error.code(), &SqlState::DIVISION_BY_ZERO, "{error}");
+    wait_until(&mut scene.observer, "SELECT running_pid IS NULL FROM stillpoint.consumers");
+    let begun = begin(&mut scene.session, "tool");
+    end(&mut scene.session, "tool", &begun.bookmark);
+}
+
+#[test]
 fn a_backup_whose_ending_fails_is_still_running() {
     let mut scene = scene();
     let begun = begin(&mut scene.session, "tool");
