@@ -52,10 +52,13 @@ impl Cluster {
         // When either end goes first.
         primary.allow_log("connection to client lost");
         primary.allow_log("the database system is shutting down");
+        // That is said of a session that ends before it has begun.
+        primary.allow_log("canceling authentication due to timeout");
         primary.allow_log("the database system is starting up");
         self.allow_log("terminating walreceiver process");
         self.allow_log("could not receive data from WAL stream");
         self.allow_log("could not send end-of-streaming message to primary");
         self.allow_log("could not connect to the primary server");
+        self.allow_log("from the primary server: server closed the connection");
     }
 }
