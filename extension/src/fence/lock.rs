@@ -109,8 +109,13 @@ impl Marker {
     }
 
     fn take(self, hold: Hold, for_session: bool, at_once: bool) -> bool {
-        // SAFETY: the server copies the tag.
-        let result = unsafe { pg_sys::LockAcquire(&self.tag(), hold.mode(), for_session, at_once) };
+        // SAFETY: the server copies the tag. What others have done who have let go of the lock is
+        // to be known now, as after the lock of a relation (LockRelationOid() in lmgr.c).
+        let result = unsafe {
+            let result = pg_sys::LockAcquire(&self.tag(), hold.mode(), for_session, at_once);
+            pg_sys::AcceptInvalidationMessages();
+            result
+        };
         result != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
     }
 

@@ -64,7 +64,7 @@ fn a_backup_begins_and_ends_in_two_runs() {
     let report = first.report();
     assert_eq!((&report["base"], &report["complete"]), (&Value::Null, &json!(false)));
     assert!(report["reason"].is_string());
-    assert!(scene.session.yes(IS_OVER), "its session has ended");
+    wait_until(&mut scene.session, IS_OVER);
     let base = report["bookmark"].as_str().expect("a bookmark");
     assert_one_line(
         &scene.told("end", &["nightly", base]),
@@ -115,7 +115,7 @@ fn a_command_finds_the_backup_in_its_environment_and_ends_it_by_its_success() {
     assert_eq!(lines[..4], ["nightly", &base, "true", ""], "{}", finished.scene());
     assert_eq!(lines[5], "t", "the lock is held while it runs");
     assert_eq!(scene.base_of("nightly").as_deref(), Some(lines[4]));
-    assert!(scene.session.yes(IS_OVER));
+    wait_until(&mut scene.session, IS_OVER);
 
     // A first one has no base.
     scene.told("register", &["new"]);
@@ -149,7 +149,7 @@ fn a_command_that_fails_gives_its_status_and_ends_no_backup() {
         finished.assert_exit(code);
         assert_one_line(&finished, &format!("{message}{not_ended}"));
         assert_eq!(scene.base_of("nightly").as_ref(), Some(&base));
-        assert!(scene.session.yes(IS_OVER));
+        wait_until(&mut scene.session, IS_OVER);
     }
     // Ours has a status that is none of the command's.
     scene.cluster.allow_log("consumer \"nosuch\" does not exist");
@@ -182,7 +182,7 @@ fn a_second_backup_of_a_consumer_is_refused_while_a_command_runs() {
     assert!(scene.told("consumers", &[]).stdout.contains(&pid.to_string()));
     scene.session.exec("SELECT pg_advisory_unlock(42)");
     running.wait().assert_exit(0);
-    assert!(scene.session.yes(IS_OVER));
+    wait_until(&mut scene.session, IS_OVER);
     scene.told("begin", &["nightly"]);
 }
 

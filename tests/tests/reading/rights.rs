@@ -84,9 +84,9 @@ fn a_malicious_search_path_changes_no_answer() {
          CREATE OPERATOR trap.= (LEFTARG = name, RIGHTARG = name, FUNCTION = trap.lies);
          CREATE TABLE trap.pg_prepared_xacts (gid text);
          CREATE TABLE trap.bookmark (id text);
-         GRANT USAGE ON SCHEMA trap TO backup;
-         SELECT stillpoint.register_consumer('tool')",
+         GRANT USAGE ON SCHEMA trap TO backup",
     );
+    scene.session.exec("SELECT stillpoint.register_consumer('tool')");
     let mut backup = scene.cluster.session_as(DATABASE, "backup");
     backup.exec("SET search_path = trap, pg_catalog");
     let bookmark = backup.text("SELECT bookmark FROM stillpoint.begin_backup('tool')");
