@@ -93,6 +93,24 @@ impl ClusterOptions {
     }
 }
 
+/// Where and as whom to connect.
+#[derive(Clone, Debug)]
+pub struct Connector(Config);
+
+impl Connector {
+    /// As that role.
+    #[must_use]
+    pub fn role(mut self, role: &str) -> Self {
+        self.0.user(role);
+        self
+    }
+
+    /// Connects, if the server lets it.
+    pub fn connect(&self) -> Result<Session, postgres::Error> {
+        Session::new(self.0.connect(NoTls)?)
+    }
+}
+
 /// A running PostgreSQL cluster in a temporary directory, with a port, a socket directory and a
 /// log of its own. When it is dropped the server is stopped, the directory removed, and a
 /// WARNING, ERROR, FATAL or PANIC in the log that was not allowed fails the test.
@@ -233,6 +251,16 @@ impl Cluster {
     #[track_caller]
     pub fn stop_immediate(&mut self) {
         self.end_server(Signal::QUIT);
+    }
+
+    /// Kills the server's first process, as nobody should. The others notice and end; gives back
+    /// when they have, so that another can start.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.end_server(Signal::KILL);
+        let data = self.data.clone();
+        let are_gone = || (!has_processes(&data)).then_some(());
+        assert!(poll(DEADLINE, are_gone).is_some(), "processes of a killed server go on");
     }
 
     /// Stops (fast) and starts the server.
@@ -383,14 +411,21 @@ impl Cluster {
     #[track_caller]
     #[must_use]
     pub fn session_as(&self, database: &str, role: &str) -> Session {
-        let mut config = Config::new();
-        config.host_path(self.host()).port(self.port).user(role).dbname(database);
-        // A statement that waits for what never comes fails, and does not hang the test.
-        config.options("-c statement_timeout=120s");
-        match config.application_name("test").connect(NoTls) {
-            Ok(client) => Session::new(client),
+        match self.connector(database).role(role).connect() {
+            Ok(session) => session,
             Err(error) => panic!("cannot connect to \"{database}\": {}", describe(&error)),
         }
+    }
+
+    /// What it takes to connect to a database as the superuser, for whoever does so while others
+    /// stop and start the server.
+    #[must_use]
+    pub fn connector(&self, database: &str) -> Connector {
+        let mut config = Config::new();
+        config.host_path(self.host()).port(self.port).user("postgres").dbname(database);
+        // A statement that waits for what never comes fails, and does not hang the test.
+        config.options("-c statement_timeout=120s").application_name("test");
+        Connector(config)
     }
 
     /// Expects log entries that contain `part`.
@@ -502,6 +537,14 @@ fn remove_orphans() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether a process works in that directory, as those of a server do in its data directory.
+fn has_processes(directory: &Path) -> bool {
+    let processes = fs::read_dir("/proc").expect("/proc can be read").flatten();
+    let directories =
+        processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    directories.into_iter().any(|working| working == directory)
 }
 
 fn free_port() -> u16 {

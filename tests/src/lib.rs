@@ -34,7 +34,7 @@ mod template;
 mod wait;
 pub mod workload;
 
-pub use cluster::{Cluster, ClusterOptions};
+pub use cluster::{Cluster, ClusterOptions, Connector};
 pub use command::{Finished, Program, Running};
 pub use digest::{TableDigest, table_digest};
 pub use programs::{
