@@ -2,22 +2,12 @@
 
 \echo Use "ALTER EXTENSION stillpoint UPDATE TO '0.3.0'" to load this file. \quit
 
--- The ledger's rows stay. Nobody has a bookmark yet, so that the ledger may get its name now.
-DROP TABLE stillpoint.recording;
-
--- Since when there is a ledger in this database, and its name: a row by begin_ledger() below. Rows
--- of other databases have come with a template.
-CREATE TABLE stillpoint.recording (
-    ledger text NOT NULL,
-    database oid NOT NULL,
-    since timestamptz NOT NULL
-) USING heap;
-
-ALTER TABLE stillpoint.recording REPLICA IDENTITY NOTHING;
-
-REVOKE ALL ON stillpoint.recording FROM PUBLIC;
-
-COMMENT ON TABLE stillpoint.recording IS 'since when this database has a ledger';
+-- The row that is there is of a ledger without a name; begin_ledger() below gives one. Nobody has a
+-- bookmark yet.
+ALTER TABLE stillpoint.recording
+    ADD COLUMN ledger text,
+    ADD COLUMN database oid,
+    ADD COLUMN run text;
 
 COMMENT ON FUNCTION stillpoint.prune() IS
     'removes from the ledger what no bookmark needs, and what is older than stillpoint.ledger_retention';

@@ -88,12 +88,14 @@ COMMENT ON COLUMN stillpoint.invalidation.effect IS
 COMMENT ON COLUMN stillpoint.invalidation.rows_kept IS
     'whether the new file holds every version of every row of the old one';
 
--- Since when there is a ledger in this database, and its name: a row by begin_ledger() below. Rows
--- of other databases have come with a template.
+-- Since when there is a ledger in this database, its name, and the run of the server's recording in
+-- which the last bookmark was taken: a row by begin_ledger() below. Rows of other databases have come
+-- with a template.
 CREATE TABLE stillpoint.recording (
-    ledger text NOT NULL,
-    database oid NOT NULL,
-    since timestamptz NOT NULL
+    since timestamptz NOT NULL,
+    ledger text,
+    database oid,
+    run text
 ) USING heap;
 
 ALTER TABLE stillpoint.recording REPLICA IDENTITY NOTHING;

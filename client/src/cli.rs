@@ -1,5 +1,7 @@
 //! The command line. It knows words and defaults; what they do is the library's business.
 
+mod ledger;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use stillpoint_client::commands::{dump, restore, verify};
 use stillpoint_client::connect::{self, ConnectOptions, Target};
 use stillpoint_client::log;
 use stillpoint_client::selection::Selection;
+
+pub use self::ledger::{LedgerArgs, LedgerFormat};
 
 /// PostgreSQL dumps that stay right while the schema moves.
 #[derive(Debug, Parser)]
@@ -68,13 +72,17 @@ pub enum Command {
 
     /// Verify an archive and load it with pg_restore
     Restore(RestoreArgs),
+
+    /// Tell which files an incremental backup may not keep; keep account of backups
+    #[command(subcommand_value_name = "ACTION", subcommand_help_heading = "Actions")]
+    Ledger(LedgerArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connection options")]
 struct ConnectArgs {
     /// Database to connect to, or a connection string
-    #[arg(short, long, value_name = "DBNAME", conflicts_with = "positional_dbname")]
+    #[arg(short, long, value_name = "DBNAME")]
     dbname: Option<String>,
 
     /// Host name or socket directory of the server
@@ -108,7 +116,7 @@ impl ConnectArgs {
 #[command(args_override_self = true)]
 pub struct DumpArgs {
     /// Database to dump, or a connection string
-    #[arg(value_name = "DBNAME")]
+    #[arg(value_name = "DBNAME", conflicts_with = "dbname")]
     positional_dbname: Option<String>,
 
     /// Directory of the new archive; it must not exist
@@ -245,7 +253,7 @@ pub struct RestoreArgs {
     archive: PathBuf,
 
     /// Database to restore into, or a connection string
-    #[arg(value_name = "DBNAME")]
+    #[arg(value_name = "DBNAME", conflicts_with = "dbname")]
     positional_dbname: Option<String>,
 
     /// Files that are verified, and sessions that load, in parallel

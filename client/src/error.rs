@@ -4,9 +4,9 @@
 //! done, and to what; a cause is part of the sentence, so that one line tells it all. Hints say
 //! what the user can do next. The policy for exit codes is here alone: words and settings that make
 //! no sense, all found before anything is connected, are wrong usage, everything else is a
-//! failure. Passwords are in no error: connection strings are never quoted.
+//! failure; one of another number where the status of a user's command would be ours. Passwords are in no error: connection strings are never quoted.
 
-use crate::commands::{dump, restore, verify};
+use crate::commands::{dump, ledger, restore, verify};
 use crate::connect;
 use crate::exit::ExitStatus;
 use crate::selection;
@@ -26,6 +26,12 @@ pub enum Error {
     /// `restore`.
     #[error(transparent)]
     Restore(#[from] restore::Error),
+    /// `ledger`.
+    #[error(transparent)]
+    Ledger(#[from] ledger::Error),
+    /// Options that make no sense together.
+    #[error("{0}")]
+    Usage(&'static str),
     /// A report that cannot be written.
     #[error("could not write the report: {0}")]
     Report(std::io::Error),
@@ -37,7 +43,7 @@ pub enum Error {
 impl Error {
     /// The exit code that goes with it.
     #[must_use]
-    pub const fn exit_status(&self) -> ExitStatus {
+    pub fn exit_status(&self) -> ExitStatus {
         match self {
             Self::Connect(
                 connect::Error::Invalid { .. }
@@ -46,7 +52,10 @@ impl Error {
             )
             | Self::Dump(
                 dump::Error::Compression(_) | dump::Error::Selection(selection::Error::Pattern(_)),
-            ) => ExitStatus::Usage,
+            )
+            | Self::Usage(_) => ExitStatus::Usage,
+            Self::Ledger(ledger::Error::Start { source, .. }) => ExitStatus::of_start(source),
+            Self::Ledger(ledger::Error::ForCommand(_)) => ExitStatus::OurFailure,
             _ => ExitStatus::Failed,
         }
     }
@@ -58,8 +67,9 @@ impl Error {
             Self::Dump(error) => error.hint(),
             Self::Verify(error) => error.hint(),
             Self::Restore(error) => error.hint(),
+            Self::Ledger(error) => error.hint(),
             Self::Connect(error) => error.hint(),
-            Self::Report(_) | Self::Signals(_) => None,
+            Self::Usage(_) | Self::Report(_) | Self::Signals(_) => None,
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! SIGINT, SIGTERM and SIGHUP end the process with 128 + their number. Before that, queries are
 //! cancelled (a backend that waits for a lock would not notice that we have gone), children are
-//! ended and the unfinished archive is removed.
+//! ended and the unfinished archive is removed. Where we only hold something for a command of the
+//! user's, that one is ended first, and what we hold is held for it until then.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, Command, ExitStatus};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -16,15 +17,32 @@ use signal_hook::iterator::Signals;
 use crate::durable::{self, DurableError, with_suffix};
 use crate::wire::{self, CancelToken};
 
-static ALIVE: Mutex<Alive> =
-    Mutex::new(Alive { children: Vec::new(), sessions: Vec::new(), next: 0, partial: None });
+static ALIVE: Mutex<Alive> = Mutex::new(Alive {
+    children: Vec::new(),
+    sessions: Vec::new(),
+    next: 0,
+    partial: None,
+    served: None,
+});
 
 struct Alive {
     children: Vec<u32>,
     sessions: Vec<(u64, CancelToken)>,
     next: u64,
     partial: Option<PathBuf>,
+    served: Option<Served>,
 }
+
+/// A command of the user's that runs, for which we hold something.
+struct Served {
+    command: u32,
+    /// The signal by which it was told to end, and when.
+    told: Option<(i32, Instant)>,
+}
+
+/// What comes within this time is the same signal once more: `timeout` sends it to the process and
+/// then to its group.
+const ECHO: Duration = Duration::from_secs(1);
 
 fn alive() -> MutexGuard<'static, Alive> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,6 +105,37 @@ impl Drop for Child {
             let _ = self.0.wait();
         }
         self.forget();
+    }
+}
+
+/// A command of the user's, for which we hold something while it runs. A signal ends it first, and
+/// us when it has ended; another one ends us at once.
+#[derive(Debug)]
+pub struct ServedCommand(Child);
+
+impl ServedCommand {
+    /// Starts the command.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let mut alive = alive();
+        let child = command.spawn()?;
+        alive.children.push(child.id());
+        alive.served = Some(Served { command: child.id(), told: None });
+        Ok(Self(Child(child)))
+    }
+
+    /// Waits for its end. Gives the signal, too, if it was one that ended it by way of us.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn wait(mut self) -> io::Result<(ExitStatus, Option<i32>)> {
+        let status = self.0.wait();
+        let served = alive().served.take();
+        Ok((status?, served.and_then(|served| served.told).map(|(signal, _)| signal)))
     }
 }
 
@@ -196,11 +245,28 @@ impl Drop for Partial {
 pub fn handle_signals() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        if let Some(signal) = signals.forever().next() {
-            end_by(signal);
+        for signal in signals.forever() {
+            if !is_passed_on(signal) {
+                end_by(signal);
+            }
         }
     })?;
     Ok(())
+}
+
+/// Tells the command that we serve, if there is one, to end. Who cannot wait until it has ended
+/// sends another signal.
+fn is_passed_on(signal: i32) -> bool {
+    let mut alive = alive();
+    let Some(Served { command, told }) = &mut alive.served else { return false };
+    match told {
+        Some((_, at)) => at.elapsed() < ECHO,
+        None => {
+            *told = Some((signal, Instant::now()));
+            terminate(*command);
+            true
+        }
+    }
 }
 
 fn end_by(signal: i32) -> ! {

@@ -6,13 +6,13 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use stillpoint_client::commands::{dump, restore, verify};
+use stillpoint_client::commands::{dump, ledger, restore, verify};
 use stillpoint_client::error::Error;
 use stillpoint_client::exit::ExitStatus;
 use stillpoint_client::interrupt;
 use stillpoint_client::log;
 
-use self::cli::{Cli, Command, DumpArgs, ReportFormat, VerifyArgs};
+use self::cli::{Cli, Command, DumpArgs, LedgerArgs, LedgerFormat, ReportFormat, VerifyArgs};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -41,6 +41,7 @@ fn run(command: &Command) -> Result<ExitStatus, Error> {
         Command::Dump(args) => dump(args),
         Command::Verify(args) => verify(args),
         Command::Restore(args) => Ok(restore::run(&args.options()?)?),
+        Command::Ledger(args) => ledger(args),
     }
 }
 
@@ -67,6 +68,20 @@ fn verify(args: &VerifyArgs) -> Result<ExitStatus, Error> {
     }
     report.log_summary();
     Ok(report.exit_status())
+}
+
+fn ledger(args: &LedgerArgs) -> Result<ExitStatus, Error> {
+    let format = args.format()?;
+    let answer = ledger::run(&args.options()?)?;
+    match format {
+        LedgerFormat::Text => print(&answer.to_text())?,
+        LedgerFormat::Json => {
+            print(&answer.to_json().map_err(|error| Error::Report(error.into()))?)?;
+        }
+        LedgerFormat::Paths { end } => print(&answer.to_paths(end))?,
+    }
+    answer.log_summary();
+    Ok(answer.exit_status())
 }
 
 fn print_json(json: Result<String, serde_json::Error>) -> Result<(), Error> {

@@ -8,15 +8,15 @@ use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
-use postgres::{Config, NoTls};
+use postgres::Config;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::server_log::{self, ServerLog};
 use crate::session::describe;
-use crate::template::{Installation, make_data_directory};
+use crate::template::{Installation, copy_template, initdb};
 use crate::wait::poll;
-use crate::{DEADLINE, Session, keeper};
+use crate::{Connector, DEADLINE, Session, keeper};
 
 const PREFIX: &str = "stillpoint-test-";
 
@@ -45,6 +45,7 @@ pub struct ClusterOptions {
     lines: String,
     tcp: bool,
     in_memory: bool,
+    own_identifier: bool,
 }
 
 impl ClusterOptions {
@@ -78,6 +79,13 @@ impl ClusterOptions {
         self
     }
 
+    /// Has a system identifier of its own; other clusters of the tests are copies of one.
+    #[must_use]
+    pub fn own_identifier(mut self) -> Self {
+        self.own_identifier = true;
+        self
+    }
+
     /// Listens on 127.0.0.1 too.
     #[must_use]
     pub fn tcp(mut self) -> Self {
@@ -90,24 +98,6 @@ impl ClusterOptions {
     #[must_use]
     pub fn start(self) -> Cluster {
         Cluster::start_with(&self)
-    }
-}
-
-/// Where and as whom to connect.
-#[derive(Clone, Debug)]
-pub struct Connector(Config);
-
-impl Connector {
-    /// As that role.
-    #[must_use]
-    pub fn role(mut self, role: &str) -> Self {
-        self.0.user(role);
-        self
-    }
-
-    /// Connects, if the server lets it.
-    pub fn connect(&self) -> Result<Session, postgres::Error> {
-        Session::new(self.0.connect(NoTls)?)
     }
 }
 
@@ -144,7 +134,12 @@ impl Cluster {
         SWEEP.call_once(remove_orphans);
         let home = make_home(if options.in_memory { memory() } else { std::env::temp_dir() });
         let port = free_port();
-        let data = make_data_directory(home.path());
+        let data = home.path().join("data");
+        if options.own_identifier {
+            initdb(&data);
+        } else {
+            copy_template(home.path(), &data);
+        }
         let listen = if options.tcp { "127.0.0.1" } else { "" };
         let settings = format!(
             "{SETTINGS}port = {port}\nlisten_addresses = '{listen}'\n\
@@ -159,37 +154,19 @@ impl Cluster {
         cluster
     }
 
-    /// Starts a standby of this cluster, which streams from it and answers queries.
+    /// A cluster whose data directory `make` makes, at the path that it is given. It differs from
+    /// this one in port and directory, and is not started.
     #[track_caller]
-    #[must_use]
-    pub fn start_standby(&self) -> Self {
+    pub(crate) fn beside(&self, make: impl FnOnce(&Path)) -> Self {
         let home = make_home(std::env::temp_dir());
         let port = free_port();
         let data = home.path().join("data");
-        let output = Installation::get()
-            .server_program("pg_basebackup")
-            .args(["-U", "postgres", "-p", &self.port.to_string(), "-h"])
-            .arg(self.host())
-            .args(["--checkpoint=fast", "--no-sync", "--write-recovery-conf", "-D"])
-            .arg(&data)
-            .output()
-            .expect("setpriv runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // What a reader on the standby holds must not be taken from it.
-        let settings = format!(
-            "port = {port}\nunix_socket_directories = '{}'\nhot_standby_feedback = on\n\
-             wal_receiver_status_interval = 1\nmax_standby_streaming_delay = -1\n",
-            home.path().display()
-        );
-        append(&data.join("postgresql.conf"), &settings);
+        make(&data);
         let log = Mutex::new(ServerLog::new(home.path().join("server.log")));
-        let mut standby = Self { home: Some(home), data, port, server: None, log };
-        // When either end goes first.
-        self.allow_log("connection to client lost");
-        standby.allow_log("terminating walreceiver process");
-        standby.allow_log("could not receive data from WAL stream");
-        standby.start_server();
-        standby
+        let host = home.path().display();
+        let settings = format!("port = {port}\nunix_socket_directories = '{host}'\n");
+        append(&data.join("postgresql.conf"), &settings);
+        Self { home: Some(home), data, port, server: None, log }
     }
 
     /// Starts a server on a data directory that `fill` makes: a backup that is restored, with the
@@ -241,6 +218,11 @@ impl Cluster {
         self.server = Some(server);
     }
 
+    /// Whether the server was started, and not stopped since.
+    pub(crate) fn is_running(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// Stops the server as `pg_ctl stop -m fast` does: sessions are ended, a checkpoint is made.
     #[track_caller]
     pub fn stop(&mut self) {
@@ -250,17 +232,23 @@ impl Cluster {
     /// Stops the server as `pg_ctl stop -m immediate` does: a crash; the next start recovers.
     #[track_caller]
     pub fn stop_immediate(&mut self) {
+        // Before 14 a session cannot tell the two apart, and warns.
+        self.allow_log("terminating connection because of crash of another server process");
         self.end_server(Signal::QUIT);
     }
 
-    /// Kills the server's first process, as nobody should. The others notice and end; gives back
-    /// when they have, so that another can start.
+    /// Kills the server's first process as the kernel does when memory is short. Gives back when
+    /// all others have noticed, and ended.
     #[track_caller]
     pub fn kill(&mut self) {
+        self.allow_log("terminating connection due to unexpected postmaster exit");
         self.end_server(Signal::KILL);
-        let data = self.data.clone();
-        let are_gone = || (!has_processes(&data)).then_some(());
-        assert!(poll(DEADLINE, are_gone).is_some(), "processes of a killed server go on");
+        let is_ours = |process: &fs::DirEntry| {
+            fs::read_link(process.path().join("cwd")).is_ok_and(|directory| directory == self.data)
+        };
+        let over = || !fs::read_dir("/proc").expect("/proc").flatten().any(|it| is_ours(&it));
+        let over = poll(DEADLINE, || over().then_some(()));
+        assert!(over.is_some(), "a server's processes live longer than it");
     }
 
     /// Stops (fast) and starts the server.
@@ -320,6 +308,13 @@ impl Cluster {
         let path = self.data.join("pg_hba.conf");
         let rest = fs::read_to_string(&path).expect("pg_hba.conf can be read");
         fs::write(&path, format!("{line}\n{rest}")).expect("pg_hba.conf can be written");
+    }
+
+    /// Writes a file into the data directory, such as `standby.signal`.
+    pub fn put_file(&self, name: &str, text: &str) {
+        let path = self.data.join(name);
+        fs::write(&path, text).expect("the data directory is writable");
+        give_to_server(&path);
     }
 
     /// The directory of the server's programs.
@@ -425,7 +420,7 @@ impl Cluster {
         config.host_path(self.host()).port(self.port).user("postgres").dbname(database);
         // A statement that waits for what never comes fails, and does not hang the test.
         config.options("-c statement_timeout=120s").application_name("test");
-        Connector(config)
+        Connector::new(config)
     }
 
     /// Expects log entries that contain `part`.
@@ -537,14 +532,6 @@ fn remove_orphans() {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
-}
-
-/// Whether a process works in that directory, as those of a server do in its data directory.
-fn has_processes(directory: &Path) -> bool {
-    let processes = fs::read_dir("/proc").expect("/proc can be read").flatten();
-    let directories =
-        processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
-    directories.into_iter().any(|working| working == directory)
 }
 
 fn free_port() -> u16 {

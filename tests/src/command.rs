@@ -2,8 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -24,7 +25,11 @@ impl Program {
     /// A program in whose environment the cluster's programs come first in `PATH` and nothing
     /// says where or as whom to connect.
     pub(crate) fn new(cluster: &Cluster, program: impl AsRef<OsStr>) -> Self {
-        let mut command = Command::new(program);
+        Self::of(cluster, Command::new(program))
+    }
+
+    /// As [`new`](Self::new), for a command that is there.
+    pub(crate) fn of(cluster: &Cluster, mut command: Command) -> Self {
         for (variable, _) in std::env::vars_os() {
             let name = variable.to_string_lossy();
             if name.starts_with("PG") || name.starts_with("STILLPOINT_") {
@@ -63,6 +68,20 @@ impl Program {
     #[must_use]
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
+        self
+    }
+
+    /// Sets the directory in which the program runs.
+    #[must_use]
+    pub fn current_directory(mut self, directory: impl AsRef<Path>) -> Self {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// Gives it a file to read from; without one, there is nothing to be read.
+    #[must_use]
+    pub fn stdin(mut self, file: File) -> Self {
+        self.command.stdin(file);
         self
     }
 

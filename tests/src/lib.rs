@@ -15,6 +15,7 @@
 
 mod cluster;
 mod command;
+mod copies;
 mod digest;
 pub mod figure;
 pub mod incremental;
@@ -28,19 +29,21 @@ pub mod race;
 pub mod random;
 mod server_log;
 mod session;
+mod single_user;
 mod stillpoint;
 pub mod storm;
 mod template;
 mod wait;
 pub mod workload;
 
-pub use cluster::{Cluster, ClusterOptions, Connector};
+pub use cluster::{Cluster, ClusterOptions};
 pub use command::{Finished, Program, Running};
 pub use digest::{TableDigest, table_digest};
 pub use programs::{
-    pg_amcheck, pg_dump, pg_restore, pgbench, psql, restore_into, set_next_oid, vacuumdb,
-    wal_records,
+    pg_amcheck, pg_dump, pg_restore, pgbench, psql, restore_into, server_program, set_next_oid,
+    vacuumdb, wal_records,
 };
-pub use session::{Background, Session};
+pub use session::{Background, Connector, Session};
+pub use single_user::SingleUser;
 pub use stillpoint::{Stillpoint, client_binary};
 pub use wait::{DEADLINE, wait_until};

@@ -29,6 +29,12 @@ pub fn vacuumdb(cluster: &Cluster, database: &str) -> Program {
     connected(cluster, "vacuumdb", database)
 }
 
+/// A program that works on data directories, which its server's user has to run.
+#[must_use]
+pub fn server_program(cluster: &Cluster, name: &str) -> Program {
+    Program::of(cluster, Installation::get().server_program(name))
+}
+
 /// `pg_amcheck`, which installs what it needs and checks every table, every B-tree, and that each
 /// row of the one is in the other. There is none before PostgreSQL 14.
 #[must_use]

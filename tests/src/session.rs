@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 
-use postgres::{Client, SimpleQueryMessage};
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use crate::DEADLINE;
 
@@ -131,6 +131,28 @@ impl Session {
             let _ = writeln!(text, "  {}", row.join(" | "));
         }
         text
+    }
+}
+
+/// Where and as whom to connect.
+#[derive(Clone, Debug)]
+pub struct Connector(Config);
+
+impl Connector {
+    pub(crate) fn new(config: Config) -> Self {
+        Self(config)
+    }
+
+    /// As that role.
+    #[must_use]
+    pub fn role(mut self, role: &str) -> Self {
+        self.0.user(role);
+        self
+    }
+
+    /// Connects, if the server lets it.
+    pub fn connect(&self) -> Result<Session, postgres::Error> {
+        Session::new(self.0.connect(NoTls)?)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The client under test.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use crate::{Cluster, Finished, Program, Running};
@@ -35,6 +36,13 @@ impl Stillpoint {
         ])
     }
 
+    /// `stillpoint ledger ACTION` with the connection options of a cluster's database.
+    #[must_use]
+    pub fn ledger(cluster: &Cluster, database: &str, action: &str) -> Self {
+        let Self { program } = Self::unconnected(cluster, "ledger").arg(action);
+        Self { program: program.connected_to(cluster, database) }
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn arg(self, argument: impl AsRef<OsStr>) -> Self {
@@ -51,6 +59,12 @@ impl Stillpoint {
     #[must_use]
     pub fn env(self, name: &str, value: impl AsRef<OsStr>) -> Self {
         Self { program: self.program.env(name, value) }
+    }
+
+    /// Gives it a file to read from.
+    #[must_use]
+    pub fn stdin(self, file: File) -> Self {
+        Self { program: self.program.stdin(file) }
     }
 
     /// Runs the command to its end.

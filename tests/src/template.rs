@@ -69,12 +69,9 @@ impl Installation {
     }
 }
 
-/// Makes `directory`, a new cluster's home, with the data directory `data` in it.
-pub(crate) fn make_data_directory(directory: &Path) -> PathBuf {
-    let template = template(directory);
-    let data = directory.join("data");
-    copy(template, &data);
-    data
+/// Makes a data directory; `home` is a new cluster's.
+pub(crate) fn copy_template(home: &Path, data: &Path) {
+    copy(template(home), data);
 }
 
 /// The template's path; makes it first if it is not there. `scratch` is a directory that the
@@ -95,19 +92,7 @@ fn make_template(scratch: &Path) -> PathBuf {
     // Made where the server's user may write, then copied beside its final place and renamed:
     // of several test processes at a time one wins, and none sees half a template.
     let fresh = scratch.join("initdb");
-    let output = installation
-        .server_program("initdb")
-        .args(["--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"])
-        .args(["--no-sync", "-D"])
-        .arg(&fresh)
-        .output()
-        .expect("setpriv runs");
-    assert!(
-        output.status.success(),
-        "initdb failed: {}\n{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
+    initdb(&fresh);
     let staged = TempDir::new_in(profile_directory()).expect("the build directory is writable");
     let staged = staged.keep();
     fs::remove_dir(&staged).expect("it is new and empty");
@@ -120,8 +105,25 @@ fn make_template(scratch: &Path) -> PathBuf {
     template
 }
 
+/// Makes a data directory from nothing.
+pub(crate) fn initdb(data: &Path) {
+    let output = Installation::get()
+        .server_program("initdb")
+        .args(["--auth=trust", "--username=postgres", "--locale=C", "--encoding=UTF8"])
+        .args(["--no-sync", "-D"])
+        .arg(data)
+        .output()
+        .expect("setpriv runs");
+    assert!(
+        output.status.success(),
+        "initdb failed: {}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
 /// Copies a directory with owners and modes, sharing the blocks where the file system can.
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to).status();
     let status = status.expect("cp runs");
     assert!(status.success(), "cannot copy {} to {}", from.display(), to.display());

@@ -5,6 +5,7 @@
 
 mod catalog;
 mod copy;
+mod ledger;
 mod lock;
 mod names;
 mod session;
@@ -14,6 +15,7 @@ use tokio_postgres::error::SqlState;
 
 pub use catalog::{RelationRow, SequenceValue, Wanted};
 pub use copy::Rows;
+pub use ledger::{Begun, Consumer, Ledger, NEEDED_VERSION, Place, Status, Unusable, VoidFile};
 pub use lock::Blocker;
 pub use names::{NamedObjects, PARTITIONED_TABLE};
 pub use session::{Identity, ServerVersion, Session, SnapshotId};

@@ -399,6 +399,15 @@ pub fn is_this_database(name: &CStr) -> bool {
     unsafe { pg_sys::get_database_oid(name.as_ptr(), true) }.to_u32() == database()
 }
 
+/// The catalog of extensions.
+pub const EXTENSIONS: Oid = pg_sys::ExtensionRelationId.to_u32();
+
+/// Whether there is an extension of that name.
+pub fn has_extension(name: &CStr) -> bool {
+    // SAFETY: the server reads the name.
+    unsafe { pg_sys::get_extension_oid(name.as_ptr(), true) }.to_u32() != 0
+}
+
 /// The extension's table of that name: a member of the extension, whatever else bears its name.
 ///
 /// `known` is what an earlier call has found. While a relation of that number bears the name it

@@ -47,8 +47,9 @@ fn field<const N: usize>(bytes: &[u8], offset: usize) -> io::Result<[u8; N]> {
 /// What is called when the server itself starts and ends, and not one of its sessions.
 #[derive(Clone, Copy, Debug)]
 pub struct Attendant {
-    /// The server has begun to start: the file `postmaster.opts` is this one's. It runs in a
-    /// process of its own.
+    /// The server has started, and whatever it had to replay is replayed: a standby comes to that
+    /// when it is promoted. The file `postmaster.opts` is this one's. It runs in a process of its
+    /// own.
     pub started: fn(),
     /// The server ends; its last checkpoint, if there is one, is made.
     pub ended: fn(),
@@ -66,7 +67,7 @@ pub fn attend(attendant: Attendant) {
         pg_sys::on_proc_exit(Some(on_exit), pg_sys::Datum::null());
         let mut worker = pg_sys::BackgroundWorker {
             bgw_flags: pg_sys::BGWORKER_SHMEM_ACCESS as c_int,
-            bgw_start_time: pg_sys::BgWorkerStartTime::BgWorkerStart_PostmasterStart,
+            bgw_start_time: pg_sys::BgWorkerStartTime::BgWorkerStart_RecoveryFinished,
             bgw_restart_time: pg_sys::BGW_NEVER_RESTART,
             ..Default::default()
         };
@@ -85,7 +86,7 @@ fn put(array: &mut [c_char], text: &CStr) {
     }
 }
 
-/// The process that the server starts with itself; it ends at once.
+/// The process that the server starts when it has started; it ends at once.
 #[doc(hidden)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn stillpoint_started(_: pg_sys::Datum) {

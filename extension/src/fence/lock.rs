@@ -55,8 +55,10 @@ pub enum Lifetime {
 pub enum Hold {
     /// Nobody else holds it.
     Alone,
-    /// Nobody holds it alone.
+    /// With others who hold it like this.
     Together,
+    /// With others who hold it like this, and with nobody who holds it together.
+    Against,
 }
 
 impl Hold {
@@ -64,6 +66,7 @@ impl Hold {
         match self {
             Self::Alone => pg_sys::ExclusiveLock as pg_sys::LOCKMODE,
             Self::Together => pg_sys::ShareLock as pg_sys::LOCKMODE,
+            Self::Against => pg_sys::RowExclusiveLock as pg_sys::LOCKMODE,
         }
     }
 }
@@ -91,16 +94,16 @@ impl Marker {
     }
 
     /// Takes it until the transaction ends, at once or not at all; gives whether it was had.
-    pub fn take_for_transaction(self) -> bool {
-        self.take(Hold::Alone, false, true)
+    pub fn take_for_transaction(self, hold: Hold) -> bool {
+        self.take(hold, false, true)
     }
 
-    /// Takes it until the transaction ends, when those who hold it have let go of it.
+    /// Takes it until the transaction ends, when those who are in the way have let go of it.
     pub fn wait_for_transaction(self, hold: Hold) {
         self.take(hold, false, false);
     }
 
-    /// Takes it for the session, when those who hold it alone have let go of it.
+    /// Takes it for the session, when those who are in the way have let go of it.
     pub fn wait_for_session(self, hold: Hold) {
         self.take(hold, true, false);
     }

@@ -138,6 +138,14 @@ impl Statement<'_> {
         Self { node, top_level, lives: PhantomData }
     }
 
+    /// Whether it is VACUUM, CLUSTER or REINDEX, of which some forms have transactions of their own.
+    pub fn is_maintenance(&self) -> bool {
+        use pg_sys::NodeTag as T;
+        // SAFETY: a node starts with its tag.
+        let tag = unsafe { (*self.node).type_ };
+        matches!(tag, T::T_VacuumStmt | T::T_ClusterStmt | T::T_ReindexStmt)
+    }
+
     /// Its command tag, such as `TRUNCATE TABLE`.
     #[must_use]
     pub fn command(&self) -> String {

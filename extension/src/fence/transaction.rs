@@ -76,11 +76,16 @@ pub fn xid() -> u64 {
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
+/// The number that the next transaction will get.
+pub fn next_xid() -> u64 {
+    // SAFETY: reads shared memory.
+    unsafe { pg_sys::ReadNextFullTransactionId() }.value
+}
+
 /// The full number of a transaction that is not in the future and not more than two thousand
 /// million ago (`widen_snapshot_xid()` in xid8funcs.c).
-pub(super) fn full_xid(xid: u32) -> u64 {
-    // SAFETY: reads shared memory.
-    let next = unsafe { pg_sys::ReadNextFullTransactionId() }.value;
+pub fn full_xid(xid: u32) -> u64 {
+    let next = next_xid();
     let (epoch, next_xid) = (next >> 32, next as u32);
     let epoch = if xid > next_xid { epoch.saturating_sub(1) } else { epoch };
     epoch << 32 | u64::from(xid)
@@ -137,6 +142,18 @@ pub fn in_recovery() -> bool {
 fn in_parallel_mode() -> bool {
     // SAFETY: reads a variable of the backend.
     unsafe { pg_sys::IsInParallelMode() }
+}
+
+/// Waits for a millisecond, in which the session may be told to stop what it does; it fails then.
+pub fn pause() {
+    const MICROSECONDS: core::ffi::c_long = 1000;
+    // SAFETY: as CHECK_FOR_INTERRUPTS() does it. Outside a session nothing is pending.
+    unsafe {
+        pg_sys::pg_usleep(MICROSECONDS);
+        if pg_sys::InterruptPending != 0 {
+            pg_sys::ProcessInterrupts();
+        }
+    }
 }
 
 /// Where the next record of WAL will be (`pg_current_wal_insert_lsn()`).

@@ -11,17 +11,19 @@ use std::ffi::CStr;
 use serde::{Deserialize, Serialize};
 use stillpoint_check::Oid;
 
+use super::error::Hindrance;
 use super::gap::Gap;
 use super::installation::is_preloaded;
 use super::own_tables::{Bookmarks, Recordings};
 use super::seen::Seen;
 use super::table::Ledger;
-use super::{unrecorded, witness};
+use super::unrecorded;
+use super::witness::{self, Run};
 use crate::fence::catalog::database;
 use crate::fence::control::{system_identifier, unique_name};
 use crate::fence::transaction::{
-    commit_durably, in_recovery, now, refuse_in_block, refuse_read_only, replayed_to, wal_position,
-    xid,
+    commit_durably, full_xid, in_recovery, now, refuse_in_block, refuse_read_only, replayed_to,
+    wal_position, xid,
 };
 use crate::fence::{Answer, Call, Failure, Row, Snapshot, Spi, Value};
 
@@ -162,20 +164,30 @@ pub fn refuse_where_none_is_taken(command: &CStr) -> Result<(), Failure> {
     if in_recovery() {
         return Err(Gap::OnStandby { command: command.to_string_lossy().into_owned() }.into());
     }
-    refuse_read_only(command);
-    refuse_in_block(command);
+    refuse_unless_alone(command);
     commit_durably();
     if is_preloaded() { Ok(()) } else { Err(Gap::NotPreloaded.into()) }
 }
 
+/// Refuses a SQL function that writes where it cannot, and where its transaction is not its own: it
+/// keeps others from their bookmarks until that ends.
+pub fn refuse_unless_alone(command: &CStr) {
+    refuse_read_only(command);
+    refuse_in_block(command);
+}
+
 /// Takes a bookmark: it is one when this transaction has committed.
 pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Failure> {
-    if let Some(ledger) = Ledger::find()
-        && !unrecorded::forbid(ledger)
-    {
+    // Nothing would be recorded without it.
+    let Some(ledger) = Ledger::find() else { return Err(Hindrance::NO_LEDGER.into()) };
+    if !unrecorded::forbid(ledger) {
         return Err(Gap::Unrecorded { by: unrecorded::processes(ledger) }.into());
     }
     let run = witness::rely()?;
+    // Before the snapshot: what is committed in between is seen by that.
+    let is_vouched_for = !has_prepared_before(&run);
+    let recordings = Recordings::open_for_writing()?;
+    let recording = recordings.present_or_new(&run.name);
     let xid = xid();
     let lsn = wal_position();
     let bookmark = Bookmark {
@@ -183,7 +195,7 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
         id: unique_name(),
         system_identifier: system_identifier().to_string(),
         database: database(),
-        ledger: Recordings::open_for_writing()?.name_of_ledger(),
+        ledger: recording.ledger,
         lsn: format!("{:X}/{:X}", lsn >> 32, lsn as u32),
     };
     let text = serde_json::to_string(&bookmark).map_err(|_| Failure::from(Gap::Malformed))?;
@@ -194,25 +206,37 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
         taken_at: now(),
         xid,
         seen: Seen::from(&Snapshot::latest()),
-        run: (!has_prepared_before(run.since)).then_some(run.name),
+        run: is_vouched_for.then_some(run.name),
         consumer: consumer.map(str::to_owned),
     };
     bookmarks.put(&token);
     Ok(token)
 }
 
-/// Whether a transaction is prepared in this database since before that time: what it has replaced
-/// may not be recorded, and comes when it is committed.
-fn has_prepared_before(since: i64) -> bool {
+/// Whether a transaction is prepared in this database that may be older than the run: what it has
+/// replaced may not be recorded, and comes when it is committed. Its number tells, not the clock,
+/// which may have been set back.
+fn has_prepared_before(run: &Run) -> bool {
     const PREPARED: &str = "\
-        SELECT gid::pg_catalog.text FROM pg_catalog.pg_prepared_xacts \
-         WHERE database = pg_catalog.current_database() AND prepared < $1";
-    let parameters = [Value::Timestamp(since)];
-    !Spi::connect().select(PREPARED, &parameters, &Snapshot::latest(), |_| ()).is_empty()
+        SELECT transaction::pg_catalog.text FROM pg_catalog.pg_prepared_xacts \
+         WHERE database = pg_catalog.current_database()";
+    let xid = |row: &Row<'_>| row.text(0).parse().ok().map(full_xid);
+    let prepared = Spi::connect().select(PREPARED, &[], &Snapshot::latest(), xid);
+    prepared.into_iter().any(|xid| !xid.is_some_and(|xid| run.is_of(xid)))
 }
 
 /// The row of a bookmark that a user gives.
 pub fn find(bookmarks: &Bookmarks, text: Option<String>) -> Result<Token, Failure> {
+    let bookmark = of_this_ledger(text)?;
+    bookmarks.find(&bookmark.id).ok_or_else(|| bookmark.unknown().into())
+}
+
+/// The name of a bookmark that a user gives, whether it is valid or not.
+pub fn id(text: Option<String>) -> Result<String, Failure> {
+    of_this_ledger(text).map(|bookmark| bookmark.id)
+}
+
+fn of_this_ledger(text: Option<String>) -> Result<Bookmark, Failure> {
     let bookmark = Bookmark::parse(&text.ok_or(Gap::Malformed)?)?;
     if bookmark.system_identifier != system_identifier().to_string() {
         return Err(Gap::OtherCluster.into());
@@ -220,28 +244,19 @@ pub fn find(bookmarks: &Bookmarks, text: Option<String>) -> Result<Token, Failur
     if bookmark.database != database() {
         return Err(Gap::OtherDatabase { database: bookmark.database }.into());
     }
-    if Recordings::name_of_present_ledger()?.as_ref() != Some(&bookmark.ledger) {
+    if Recordings::present()?.is_none_or(|recording| recording.ledger != bookmark.ledger) {
         return Err(Gap::OtherLedger.into());
     }
-    bookmarks.find(&bookmark.id).ok_or_else(|| bookmark.unknown().into())
+    Ok(bookmark)
 }
 
 /// What may be missing between two bookmarks, or from one until now.
-pub fn gap(
-    bookmarks: &Bookmarks,
-    base: &Token,
-    upto: Option<&Token>,
-) -> Result<Option<Gap>, Failure> {
+pub fn gap(base: &Token, upto: Option<&Token>) -> Result<Option<Gap>, Failure> {
     let run = match upto {
         Some(upto) => upto.run.clone(),
         // A standby does not know how the primary runs now, only how it did when it took its last
         // bookmark.
-        None if in_recovery() => {
-            let all = bookmarks.all().into_iter().map(|(_, token)| token);
-            all.filter(|token| token.database == database())
-                .max_by_key(|token| token.xid)
-                .and_then(|token| token.run)
-        }
+        None if in_recovery() => Recordings::present()?.and_then(|recording| recording.run),
         None if !is_preloaded() => return Ok(Some(Gap::NotPreloaded)),
         None => Some(witness::run()?.name),
     };

@@ -36,6 +36,9 @@ pub fn record() -> Result<(), Failure> {
         return Ok(());
     }
     see_own_changes();
+    if let Some(ledger) = Ledger::hidden() {
+        unrecorded::note_transaction_about(ledger)?;
+    }
     let touched = take_touched(xid);
     if touched.relations.is_empty() && !touched.all && !session::has_announced() {
         return Ok(());
@@ -49,12 +52,10 @@ pub fn record() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether there would be anything to record. Of a mapped catalog it is not known.
+/// Whether there would be anything to record, but for mapped catalogs: of those the hook knows.
 fn changes_anything(touched: &Touched) -> bool {
-    Ledger::exists()
-        && (touched.all
-            || touched.relations.iter().any(|&oid| is_made_by_initdb(oid))
-            || !changes(&touched.relations).is_empty())
+    let changes = || if touched.all { all_changes() } else { changes(&touched.relations) };
+    Ledger::exists() && !changes().is_empty()
 }
 
 /// Gives the files for which there was something to record.
@@ -71,10 +72,20 @@ fn complete(touched: &Touched) -> Result<Vec<Storage>, Failure> {
     let Some(ledger) = Ledger::open_for_writing()? else { return nothing };
     let announced = if session::has_announced() { ledger.announced_by(xid()) } else { Rows::new() };
     changes.extend(mapped_changes(touched, &announced));
+    if changes.iter().any(|change| loses_rows(&ledger, change)) {
+        unrecorded::note_transaction()?;
+    }
     if !changes.is_empty() {
         write(&ledger, &changes, announced);
     }
     Ok(changes.into_iter().map(|change| change.storage).collect())
+}
+
+/// Whether it is the ledger itself whose file is replaced, and not by VACUUM FULL or CLUSTER.
+fn loses_rows(ledger: &Ledger, change: &Change) -> bool {
+    change.before.oid == ledger.oid
+        && change.replaced_by.is_some()
+        && !session::keeps_rows_of(ledger.oid)
 }
 
 /// Writes a row for each change: in the place of the one that announced it, if one did.

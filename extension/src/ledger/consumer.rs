@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 use stillpoint_check::Oid;
 
-use super::bookmark::{self, Token, refuse_where_none_is_taken};
+use super::bookmark::{self, Token, refuse_unless_alone, refuse_where_none_is_taken};
 use super::gap::Gap;
 use super::own_tables::{Bookmarks, Consumers};
 use super::prune;
 use crate::fence::catalog::database;
-use crate::fence::transaction::{End, commit_durably, now, refuse_in_block, refuse_read_only};
+use crate::fence::transaction::{End, commit_durably, now};
 use crate::fence::{
     Answer, Call, Encoding, ErrorReport, Failure, Hold, Lifetime, Marker, Row, RowSet, Snapshot,
     Spi, SqlState, Value,
@@ -86,6 +86,8 @@ enum Phase {
     Running,
     /// The transaction that ends it has not committed.
     Ending,
+    /// It is one transaction that begins and ends it.
+    Passing,
 }
 
 thread_local! {
@@ -119,6 +121,7 @@ pub fn on_end(end: End) {
                 Phase::Beginning => !is_committed,
                 Phase::Running => false,
                 Phase::Ending => is_committed,
+                Phase::Passing => true,
             };
             *phase = Phase::Running;
             if is_over {
@@ -159,7 +162,10 @@ impl From<Refusal> for Failure {
                 SqlState::ERRCODE_UNDEFINED_OBJECT,
                 format!("consumer \"{}\" does not exist", quoted(&name, encoding)),
             )
-            .set_hint("Make it known by stillpoint.register_consumer()."),
+            .set_hint(
+                "stillpoint.consumers lists those that do; stillpoint.register_consumer() makes \
+                 one known.",
+            ),
             Refusal::Known { name, encoding } => report(
                 SqlState::ERRCODE_DUPLICATE_OBJECT,
                 format!("consumer \"{}\" already exists", quoted(&name, encoding)),
@@ -203,7 +209,7 @@ fn name_of(call: &Call) -> Result<String, Failure> {
 
 /// The SQL function `register_consumer()`.
 pub fn register_consumer(call: &Call) -> Result<Answer, Failure> {
-    refuse_read_only(c"stillpoint.register_consumer()");
+    refuse_unless_alone(c"stillpoint.register_consumer()");
     let name = name_of(call)?;
     let bookmarks = Bookmarks::in_line()?;
     let consumers = Consumers::open_for_writing(&bookmarks)?;
@@ -225,7 +231,7 @@ pub fn register_consumer(call: &Call) -> Result<Answer, Failure> {
 
 /// The SQL function `drop_consumer()`.
 pub fn drop_consumer(call: &Call) -> Result<Answer, Failure> {
-    refuse_read_only(c"stillpoint.drop_consumer()");
+    refuse_unless_alone(c"stillpoint.drop_consumer()");
     let name = name_of(call)?;
     let bookmarks = Bookmarks::in_line()?;
     let consumers = Consumers::open_for_writing(&bookmarks)?;
@@ -237,7 +243,7 @@ pub fn drop_consumer(call: &Call) -> Result<Answer, Failure> {
     if phase_of(marker).is_some() {
         return Err(Refusal::RunningHere { name, encoding }.into());
     }
-    if !marker.take_for_transaction() {
+    if !marker.take_for_transaction(Hold::Alone) {
         let by = holders(marker);
         return Err(Refusal::RunningElsewhere { name, by, encoding }.into());
     }
@@ -281,7 +287,7 @@ pub fn begin_backup(call: &Call) -> Result<Answer, Failure> {
         None if consumer.lost => Some(LOST.to_owned()),
         None if consumer.base.is_some() => Some(Gap::Forgotten.reason()),
         None => Some(FIRST.to_owned()),
-        Some(base) => bookmark::gap(&bookmarks, base, Some(&token))?.map(|gap| gap.reason()),
+        Some(base) => bookmark::gap(base, Some(&token))?.map(|gap| gap.reason()),
     };
     for (place, given_up) in &known {
         if Some(&given_up.id) == consumer.begun.as_ref() {
@@ -294,19 +300,19 @@ pub fn begin_backup(call: &Call) -> Result<Answer, Failure> {
         Value::OptionalText(base.map(|base| base.text.as_str())),
         Value::Text(&token.text),
         Value::Bool(reason.is_none()),
-        Value::OptionalText(reason.as_deref()),
+        Value::OptionalText(
+            reason.map(|reason| format!("{reason}; take a full backup")).as_deref(),
+        ),
     ]);
     Ok(answer.finish())
 }
 
-const FIRST: &str = "this is the first backup of this consumer: take a full backup";
-const LOST: &str = "the last backup is older than stillpoint.ledger_retention: take a full backup";
+const FIRST: &str = "this is the first backup of this consumer";
+const LOST: &str = "the last backup is older than stillpoint.ledger_retention";
 
 /// The SQL function `end_backup()`.
 pub fn end_backup(call: &Call) -> Result<Answer, Failure> {
-    const COMMAND: &core::ffi::CStr = c"stillpoint.end_backup()";
-    refuse_read_only(COMMAND);
-    refuse_in_block(COMMAND);
+    refuse_unless_alone(c"stillpoint.end_backup()");
     commit_durably();
     let name = name_of(call)?;
     let bookmarks = Bookmarks::in_line()?;
@@ -315,18 +321,19 @@ pub fn end_backup(call: &Call) -> Result<Answer, Failure> {
     let Some((place, mut consumer)) = consumers.find(&name) else {
         return Err(Refusal::Unknown { name, encoding }.into());
     };
-    let token = bookmark::find(&bookmarks, call.text(1))?;
-    if Some(&token.id) != consumer.begun.as_ref() {
+    let begun = bookmark::id(call.text(1))?;
+    if Some(&begun) != consumer.begun.as_ref() {
         return Err(Refusal::NotBegun { name, encoding }.into());
     }
     let marker = marker(consumers.oid(), consumer.number);
-    if phase_of(marker).is_some() {
-        set_phase(marker, Phase::Ending);
-    } else if !marker.take_for_transaction() {
+    if let Some(phase) = phase_of(marker) {
+        let is_new = matches!(phase, Phase::Beginning | Phase::Passing);
+        set_phase(marker, if is_new { Phase::Passing } else { Phase::Ending });
+    } else if !marker.take_for_transaction(Hold::Alone) {
         let by = holders(marker);
         return Err(Refusal::RunningElsewhere { name, by, encoding }.into());
     }
-    let last = consumer.base.replace(token.id);
+    let last = consumer.base.replace(begun);
     consumer.begun = None;
     consumer.backed_up_at = Some(now());
     consumer.lost = false;

@@ -25,6 +25,8 @@ pub enum Gap {
     },
     /// The extension was dropped since, and created again.
     OtherLedger,
+    /// The database was dropped since, and another made of a copy of it under the same number.
+    OtherFiles,
     /// It is of a time that this cluster has not come to: it was restored to an earlier one.
     FromTheFuture,
     /// The standby has not come to it yet.
@@ -115,6 +117,11 @@ impl Gap {
                 "the extension has been created anew since the bookmark was taken",
                 FULL,
             ),
+            Self::OtherFiles => words(
+                unusable,
+                "the database has been made of a copy since the bookmark was taken",
+                FULL,
+            ),
             Self::FromTheFuture => because(
                 words(unusable, "the bookmark is from a time that this cluster has not had", FULL),
                 "The cluster has been restored to an earlier state.".to_owned(),
@@ -181,14 +188,15 @@ impl Gap {
     }
 }
 
-fn holders(processes: &[i64]) -> String {
+/// Which processes do what is in the way; 0 stands for a prepared transaction.
+pub fn holders(processes: &[i64]) -> String {
     let name = |pid: &i64| match pid {
         0 => "a prepared transaction".to_owned(),
         pid => format!("process {pid}"),
     };
     let names: Vec<String> = processes.iter().map(name).collect();
     if names.is_empty() {
-        return "It has just ended.".to_owned();
+        return "It has just ended, or waits to begin.".to_owned();
     }
     format!("It is done by {}.", names.join(", "))
 }

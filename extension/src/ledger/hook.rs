@@ -21,7 +21,10 @@ pub fn is_active() -> bool {
 pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     session::begin_command(statement.command());
     if !Ledger::exists() {
-        return Ok(false);
+        let begins = begins_without_ledger(statement);
+        if begins || !Ledger::exists() {
+            return Ok(begins);
+        }
     }
     let work = known_work(statement);
     if matches!(work, Work::Unknown) {
@@ -42,17 +45,44 @@ pub fn before(statement: &Statement<'_>) -> Result<bool, Failure> {
     }
 }
 
+/// Marks a statement that has transactions of its own where there is no ledger, so that none begins
+/// in the midst of it. Gives whether it did: a ledger may just have begun.
+fn begins_without_ledger(statement: &Statement<'_>) -> bool {
+    if !statement.is_maintenance()
+        || unrecorded::goes_on()
+        || OwnTransactions::of(statement).is_none()
+        || !has_own_transactions(&known_work(statement))
+    {
+        return false;
+    }
+    unrecorded::begin_statement_without_ledger();
+    if Ledger::exists() {
+        unrecorded::end_statement();
+        return false;
+    }
+    true
+}
+
 /// After a statement whose end is to be recorded, or that has gone unrecorded.
 pub fn after() -> Result<(), Failure> {
     unrecorded::end_statement();
     if interval::is_open() { interval::close() } else { Ok(()) }
 }
 
-/// Before a statement that is not recorded. One within a transaction is noticed at the end of
-/// that. One that has transactions of its own may change files in place.
+/// Before a statement that is not recorded. What it does within a transaction is noticed at the end
+/// of that, but for mapped catalogs. If it has transactions of its own, it may change files in
+/// place.
 fn unrecorded(statement: &Statement<'_>, work: &Work) -> Result<bool, Failure> {
-    let is_to_run = has_own_transactions(work) && OwnTransactions::of(statement).is_some();
-    if !is_to_run || unrecorded::goes_on() || targets(work).is_empty() {
+    if unrecorded::goes_on() {
+        return Ok(false);
+    }
+    if !has_own_transactions(work) {
+        if targets(work).iter().any(|target| target.relation.is_mapped()) {
+            unrecorded::note_transaction()?;
+        }
+        return Ok(false);
+    }
+    if OwnTransactions::of(statement).is_none() || targets(work).is_empty() {
         return Ok(false);
     }
     unrecorded::begin_statement()?;

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::error::Hindrance;
 use super::own_tables::Recordings;
+use super::unrecorded;
 use crate::fence::{Answer, Call, ErrorReport, Failure, Row, Snapshot, Spi, SqlState, warn};
 
 thread_local! {
@@ -61,6 +62,11 @@ fn refuse_what_hinders() -> Result<(), Failure> {
         return Err(Hindrance::ForeignSchema { owner, encoding }.into());
     }
     // Without the library nothing will be recorded anyway, until the server has started again.
+    if is_preloaded()
+        && let Some(by) = unrecorded::forbid_without_ledger()
+    {
+        return Err(Hindrance::Working { by }.into());
+    }
     let mut prepared = if is_preloaded() { texts(PREPARED) } else { Vec::new() };
     let count = prepared.len();
     match prepared.pop() {

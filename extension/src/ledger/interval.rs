@@ -241,6 +241,7 @@ impl Interval {
         self.find_rows_again(&ledger);
         let xid = xid();
         let mut closed = Vec::new();
+        let began = self.rows.values().map(|(_, record)| record.xid).min().unwrap_or(xid);
         for (storage, (place, record)) in &self.rows {
             ledger.delete(*place, record);
             let mut record = record.clone();
@@ -254,6 +255,8 @@ impl Interval {
             let late = self.not_announced();
             let mut records = Record::announcing(&late, Some(xid));
             for (target, record) in late.iter().zip(&mut records) {
+                // Of the interval's beginning: the work may have come there at any time since.
+                record.xid = began;
                 record.effect = target.effect;
             }
             closed.extend(records);
@@ -279,7 +282,7 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
     let mut orphaned = BTreeSet::new();
     for candidate in candidates {
         let marker = marker(ledger, candidate);
-        if !own.contains(&marker) && marker.take_for_transaction() {
+        if !own.contains(&marker) && marker.take_for_transaction(Hold::Alone) {
             orphaned.insert(candidate);
         }
     }
@@ -298,7 +301,6 @@ fn close_orphans(ledger: &Ledger, own: &[Marker]) {
         {
             // It has another file by now, and the work may have come to that one.
             let mut other = record.clone();
-            other.xid = xid;
             other.storage = storage;
             closed.push(other);
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stillpoint_check::Oid;
 
 use super::bookmark::{self, Token};
+use super::error::Hindrance;
 use super::gap::Gap;
 use super::own_tables::Bookmarks;
 use super::record::Record;
@@ -43,7 +44,7 @@ fn tell(
     if [Some(base), upto].into_iter().flatten().any(|token| bookmarks.find(&token.id).is_none()) {
         return Err(Gap::Forgotten.into());
     }
-    if let Some(gap) = bookmark::gap(bookmarks, base, upto)? {
+    if let Some(gap) = bookmark::gap(base, upto)? {
         return Err(gap.into());
     }
     for (storage, about) in void {
@@ -78,15 +79,19 @@ struct About {
 
 /// The files that are void for whoever knows `base`, and knows of nothing after `upto`.
 fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, Failure> {
-    let mut void = BTreeMap::new();
-    let Some(ledger) = Ledger::open_for_reading()? else { return Ok(void) };
+    let Some(ledger) = Ledger::open_for_reading()? else { return Err(Hindrance::NO_LEDGER.into()) };
     // One for both: what ends while they are read is seen once, as open or as finished.
     let now = Snapshot::latest();
-    let finished = ledger.finished_since(base.horizon(), &now);
-    let finished = finished.into_iter().filter(|record| !knows(base, record));
-    let mut records: Vec<Record> = ledger.open_at(&now);
+    let is_here = |record: &Record| [0, database()].contains(&record.storage.database);
+    let mut finished = ledger.finished_since(base.horizon(), &now);
+    finished.retain(|record| !knows(base, record));
+    // Nobody writes them here. They have come with a template, and so have all files.
+    if !finished.iter().all(is_here) {
+        return Err(Gap::OtherFiles.into());
+    }
+    let mut records = ledger.open_at(&now);
     records.extend(finished);
-    records.retain(|record| [0, database()].contains(&record.storage.database));
+    records.retain(is_here);
     // A row does not say where the new file is, and it may be in another tablespace. If it is not
     // the present one, whatever became of it is told by a row of its own, perhaps after `upto`.
     let places: BTreeMap<(Oid, Oid), Storage> = records
@@ -95,6 +100,7 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
         .collect();
     // Work that was begun before `upto` may have changed the file before it, too.
     records.retain(|record| upto.is_none_or(|upto| upto.has_seen(record.xid)));
+    let mut void = BTreeMap::new();
     let catalog = Catalog::open();
     let relations: Vec<Oid> = records.iter().map(|record| record.relation).collect();
     let present = catalog.relations_of(&relations, &now);
@@ -108,7 +114,12 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
         if let Some(new) = new.filter(|new| present.is_none_or(|it| it.filenode != new.filenode)) {
             add(&mut void, new, record);
         }
-        // Work that goes on is work on whatever file the relation has.
+        // Work that goes on is work on whatever file the relation has, and on what belongs to it.
+        if record.finished_xid.is_none() {
+            for part in parts(&catalog, record.relation, &now) {
+                add(&mut void, part, record);
+            }
+        }
         if let Some(present) = present
             && (record.finished_xid.is_none() || record.replaced_by == Some(present.filenode))
         {
@@ -116,6 +127,18 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
         }
     }
     Ok(void)
+}
+
+/// The files of a table's indexes, and of its TOAST table with that one's.
+fn parts(catalog: &Catalog, table: Oid, now: &Snapshot) -> Vec<Storage> {
+    let toast = catalog.relation(table, now).map_or(0, |relation| relation.toast);
+    let indexes = [table, toast].into_iter().filter(|oid| *oid != 0);
+    let mut parts: Vec<Oid> = indexes
+        .flat_map(|table| catalog.indexes(table).into_iter().map(|index| index.oid))
+        .collect();
+    parts.extend(Some(toast).filter(|oid| *oid != 0));
+    let parts = catalog.relations_of(&parts, now).into_values();
+    parts.filter_map(|seen| seen.relation.storage()).collect()
 }
 
 fn knows(base: &Token, record: &Record) -> bool {

@@ -12,7 +12,7 @@
 //! changes files before any commit that could carry a record. Its announcement is committed
 //! before it begins, and it is an [`interval`]: open until a later transaction records its end.
 //!
-//! Readers come with a [`bookmark`], a moment that they know, and are told what is void since then
+//! Readers come with a [`mod@bookmark`], a moment that they know, and are told what is void since then
 //! ([`invalidated`]), or that the ledger has a [`gap`]: the [`witness`] knows of servers that ran
 //! without it, and [`unrecorded`] of what went by. A [`consumer`] is a backup tool whose bookmarks
 //! the ledger keeps.
@@ -70,6 +70,7 @@ fn ended(end: End) {
     consumer::on_end(end);
     interval::on_end(end);
     session::on_end();
+    table::Ledger::on_end();
     forget_touched();
 }
 

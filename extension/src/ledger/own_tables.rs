@@ -49,6 +49,8 @@ impl OwnTable {
 
     fn rows<T>(&self, read: impl Fn(&Row<'_>) -> T) -> Vec<(Place, T)> {
         let mut rows = Vec::new();
+        // One function may write and read, and one statement call several functions.
+        see_own_changes();
         self.table.each(&Snapshot::latest(), |place, row| rows.push((place, read(row))));
         rows
     }
@@ -67,8 +69,6 @@ impl Bookmarks {
         let table = OwnTable::open_for_writing(Self::NAME, &Token::SHAPE)?;
         let line = Marker { table: table.oid, number: 0, lifetime: Lifetime::Statement };
         line.wait_for_transaction(Hold::Alone);
-        // One statement may call several functions.
-        see_own_changes();
         Ok(Self(table))
     }
 
@@ -147,31 +147,56 @@ impl Consumers {
 #[derive(Debug)]
 pub struct Recordings(OwnTable);
 
-/// A row of `stillpoint.recording`.
-struct Recording {
+/// A row of `stillpoint.recording`, in the order of its columns.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// In microseconds since 2000-01-01.
+    since: i64,
     /// The ledger's name, under which no other is known, this database's later ones included.
-    ledger: String,
+    pub ledger: String,
     database: u32,
+    /// The run in which the last bookmark was taken: a standby knows it by this.
+    pub run: Option<String>,
+}
+
+impl Recording {
+    const SHAPE: [Value<'static>; 4] = [
+        Value::Timestamp(0),
+        Value::OptionalText(None),
+        Value::Oid(None),
+        Value::OptionalText(None),
+    ];
+
+    fn read(row: &Row<'_>) -> Self {
+        Self {
+            since: row.timestamp(0),
+            ledger: row.text(1),
+            database: row.oid(2),
+            run: (!row.is_null(3)).then(|| row.text(3)),
+        }
+    }
+
+    fn values(&self) -> [Value<'_>; 4] {
+        [
+            Value::Timestamp(self.since),
+            Value::Text(&self.ledger),
+            Value::Oid(Some(self.database)),
+            Value::OptionalText(self.run.as_deref()),
+        ]
+    }
+
+    /// One that begins now.
+    fn new() -> Self {
+        Self { since: now(), ledger: unique_name(), database: database(), run: None }
+    }
 }
 
 impl Recordings {
     const NAME: &CStr = c"recording";
-    const SHAPE: [Value<'static>; 3] = [Value::Text(""), Value::Oid(None), Value::Timestamp(0)];
 
     /// Opens the table for writing.
     pub fn open_for_writing() -> Result<Self, Failure> {
-        OwnTable::open_for_writing(Self::NAME, &Self::SHAPE).map(Self)
-    }
-
-    /// The name of this database's ledger. One that has come with a template begins now. The
-    /// caller is in line for bookmarks.
-    pub fn name_of_ledger(&self) -> String {
-        self.present().unwrap_or_else(|| self.begin())
-    }
-
-    /// The name of this database's ledger; `None` if all that is there has come with a template.
-    pub fn name_of_present_ledger() -> Result<Option<String>, Failure> {
-        OwnTable::open_for_reading(Self::NAME, &Self::SHAPE).map(|table| Self(table).present())
+        OwnTable::open_for_writing(Self::NAME, &Recording::SHAPE).map(Self)
     }
 
     /// Notes that a ledger begins, for the installation script of this version or an older one.
@@ -180,23 +205,37 @@ impl Recordings {
         const OLD_SHAPE: [Value<'static>; 1] = [Value::Timestamp(0)];
         match OwnTable::open_for_writing(Self::NAME, &OLD_SHAPE) {
             Ok(table) => table.put(&[Value::Timestamp(now())]),
-            Err(_) => {
-                Self::open_for_writing()?.begin();
-            }
+            Err(_) => Self::open_for_writing()?.0.put(&Recording::new().values()),
         }
         Ok(())
     }
 
-    /// Notes that a ledger begins; gives its name.
-    fn begin(&self) -> String {
-        let name = unique_name();
-        self.0.put(&[Value::Text(&name), Value::Oid(Some(database())), Value::Timestamp(now())]);
-        name
+    /// That of this database; none if all that is there has come with a template.
+    pub fn present() -> Result<Option<Recording>, Failure> {
+        let table = OwnTable::open_for_reading(Self::NAME, &Recording::SHAPE)?;
+        Ok(Self(table).of_this_database().map(|(_, recording)| recording))
     }
 
-    fn present(&self) -> Option<String> {
-        let read = |row: &Row<'_>| Recording { ledger: row.text(0), database: row.oid(1) };
-        let rows = self.0.rows(read).into_iter().map(|(_, row)| row);
-        rows.filter(|row| row.database == database()).map(|row| row.ledger).next_back()
+    /// That of this database, in which a bookmark of that run is going to be taken. If all that is
+    /// there has come with a template, it begins now. The caller is in line for bookmarks.
+    pub fn present_or_new(&self, run: &str) -> Recording {
+        let found = self.of_this_database();
+        if let Some((_, recording)) = &found
+            && recording.run.as_deref() == Some(run)
+        {
+            return recording.clone();
+        }
+        let mut recording = found.as_ref().map_or_else(Recording::new, |(_, it)| it.clone());
+        recording.run = Some(run.to_owned());
+        if let Some((place, old)) = found {
+            self.0.table.delete(place, |row| Recording::read(row).ledger == old.ledger);
+        }
+        self.0.put(&recording.values());
+        recording
+    }
+
+    fn of_this_database(&self) -> Option<(Place, Recording)> {
+        let rows = self.0.rows(Recording::read);
+        rows.into_iter().rfind(|(_, recording)| recording.database == database())
     }
 }

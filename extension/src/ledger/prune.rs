@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use super::bookmark::Token;
+use super::bookmark::{Token, refuse_unless_alone};
 use super::consumer::{Consumer, needs};
 use super::own_tables::{Bookmarks, Consumers};
 use super::record::Record;
 use super::table::Ledger;
 use crate::fence::catalog::database;
-use crate::fence::transaction::{now, refuse_read_only};
+use crate::fence::transaction::now;
 use crate::fence::{Answer, Call, Failure, Place};
 use crate::settings;
 
@@ -21,7 +21,7 @@ const MICROSECONDS_PER_MINUTE: i64 = 60_000_000;
 /// The SQL function. Rows of work that goes on stay, however old. Those that the database has got
 /// from its template go: they are about the template's files.
 pub fn prune(_: &Call) -> Result<Answer, Failure> {
-    refuse_read_only(c"stillpoint.prune()");
+    refuse_unless_alone(c"stillpoint.prune()");
     let bookmarks = Bookmarks::in_line()?;
     let consumers = Consumers::open_for_writing(&bookmarks)?;
     let Some(ledger) = Ledger::open_for_writing()? else { return Ok(Answer::bigint(0)) };
@@ -41,7 +41,7 @@ pub fn prune(_: &Call) -> Result<Answer, Failure> {
 /// A part of what all consumers have passed, as much as whoever ends a backup may be kept waiting
 /// for.
 pub fn what_all_have_passed(bookmarks: &Bookmarks, consumers: &Consumers) -> Result<(), Failure> {
-    const AT_MOST: usize = 1000;
+    const AT_MOST: usize = 10_000;
 
     let Some(needed) = needed_alone(bookmarks, consumers) else { return Ok(()) };
     let Some(ledger) = Ledger::open_for_writing()? else { return Ok(()) };

@@ -40,14 +40,15 @@ pub fn status(call: &Call) -> Result<Answer, Failure> {
         (row.bigint(0), since, oldest)
     };
     // With the SQL of an older version there would be no such tables.
-    Recordings::name_of_present_ledger()?;
-    let run = if recording { Some(witness::run()?.since) } else { None };
+    let has_ledger = Recordings::present()?.is_some();
+    // Without the witness nobody vouches for anything.
+    let run = witness::run().ok().filter(|_| recording && has_ledger).map(|run| run.since);
     let parameters = [Value::OptionalTimestamp(run), Value::Oid(Some(database()))];
     for (bytes, since, oldest) in spi.select(EXTENT, &parameters, &Snapshot::latest(), read) {
         answer.put(&[
             Value::Bool(preloaded),
             Value::Bool(recording),
-            Value::OptionalTimestamp(since.filter(|_| recording)),
+            Value::OptionalTimestamp(since.filter(|_| run.is_some())),
             Value::BigInt(rows),
             Value::BigInt(bytes),
             Value::OptionalText(oldest.as_deref()),

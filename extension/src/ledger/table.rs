@@ -7,7 +7,7 @@ use stillpoint_check::Oid;
 
 use super::error::Hindrance;
 use super::record::{Effect, Record};
-use crate::fence::catalog::{self, Storage, member_table};
+use crate::fence::catalog::{self, Storage, has_extension, member_table};
 use crate::fence::{Failure, Place, Row, Snapshot, Table, XidKey};
 
 /// Rows of the ledger, by the file that they are about.
@@ -16,6 +16,8 @@ pub type Rows = BTreeMap<Storage, (Place, Record)>;
 thread_local! {
     /// The ledger that was found last; 0 if none was.
     static FOUND: Cell<Oid> = const { Cell::new(0) };
+    /// One that was found before in this transaction, and then was not any more.
+    static LOST: Cell<Oid> = const { Cell::new(0) };
 }
 
 /// The ledger of this database, open.
@@ -32,9 +34,26 @@ pub struct Ledger {
 impl Ledger {
     /// The ledger's OID as far as a quick look can tell; none where the extension is not installed, or in a version without.
     pub fn find() -> Option<Oid> {
-        let found = member_table(c"stillpoint", c"invalidation", FOUND.get());
+        let known = FOUND.get();
+        let found = member_table(c"stillpoint", c"invalidation", known);
+        if known != 0 && found != Some(known) {
+            LOST.set(known);
+        }
         FOUND.set(found.unwrap_or_default());
         found
+    }
+
+    /// A ledger that was there in this transaction, and is now hidden from this library: somebody
+    /// has renamed it or its schema, or taken it out of the extension.
+    pub fn hidden() -> Option<Oid> {
+        Self::find();
+        let is_there = |oid| catalog::relation(oid).is_some() && has_extension(c"stillpoint");
+        Some(LOST.take()).filter(|oid| *oid != 0 && is_there(*oid))
+    }
+
+    /// A transaction has ended.
+    pub fn on_end() {
+        LOST.set(0);
     }
 
     /// Whether there is one, as far as a quick look can tell.

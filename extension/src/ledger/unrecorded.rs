@@ -6,25 +6,36 @@
 
 use std::cell::Cell;
 
+use stillpoint_check::Oid;
+
 use super::table::Ledger;
 use super::witness;
-use crate::fence::catalog::database;
+use crate::fence::catalog::{EXTENSIONS, database};
 use crate::fence::{Failure, Hold, Lifetime, Marker, Row, Snapshot, Spi, Value};
 
 thread_local! {
-    /// Whether a statement with transactions of its own goes on unrecorded in this session.
-    static GOES_ON: Cell<bool> = const { Cell::new(false) };
+    /// The lock of a statement with transactions of its own that goes on unrecorded in this session.
+    static GOES_ON: Cell<Option<Marker>> = const { Cell::new(None) };
 }
 
-/// Held together by all that goes unrecorded, and alone by whoever takes a bookmark. No
+/// Held together by all that goes unrecorded, and against that by whoever takes a bookmark. No
 /// transaction has the number 0.
-fn marker(ledger: u32) -> Marker {
+fn marker(ledger: Oid) -> Marker {
     Marker { table: ledger, number: 0, lifetime: Lifetime::Statement }
+}
+
+/// The same where there is no ledger: whoever begins one holds it against what goes on.
+fn marker_without_ledger() -> Marker {
+    marker(EXTENSIONS)
 }
 
 /// The transaction that is about to commit has done what is not recorded.
 pub fn note_transaction() -> Result<(), Failure> {
-    let Some(ledger) = Ledger::find() else { return Ok(()) };
+    Ledger::find().map_or(Ok(()), note_transaction_about)
+}
+
+/// The transaction that is about to commit has changed that ledger itself, or hidden it.
+pub fn note_transaction_about(ledger: Oid) -> Result<(), Failure> {
     marker(ledger).wait_for_transaction(Hold::Together);
     witness::break_off()
 }
@@ -32,42 +43,56 @@ pub fn note_transaction() -> Result<(), Failure> {
 /// A statement with transactions of its own is going to do what is not recorded.
 pub fn begin_statement() -> Result<(), Failure> {
     let Some(ledger) = Ledger::find() else { return Ok(()) };
-    // If anything fails, the server itself lets go of it.
-    marker(ledger).wait_for_session(Hold::Together);
-    GOES_ON.set(true);
+    begin(marker(ledger));
     witness::break_off()
+}
+
+/// The same where there is no ledger.
+pub fn begin_statement_without_ledger() {
+    begin(marker_without_ledger());
+}
+
+fn begin(marker: Marker) {
+    // If anything fails, the server itself lets go of it.
+    marker.wait_for_session(Hold::Together);
+    GOES_ON.set(Some(marker));
 }
 
 /// Whether one goes on.
 pub fn goes_on() -> bool {
-    GOES_ON.get()
+    GOES_ON.get().is_some()
 }
 
 /// It has ended well.
 pub fn end_statement() {
-    if GOES_ON.replace(false)
-        && let Some(ledger) = Ledger::find()
-    {
-        marker(ledger).let_go(Hold::Together);
+    if let Some(marker) = GOES_ON.take() {
+        marker.let_go(Hold::Together);
     }
 }
 
 /// It has failed.
 pub fn forget_statement() {
-    GOES_ON.set(false);
+    GOES_ON.set(None);
+}
+
+/// Lets no statement with transactions of its own begin until a ledger has begun. Gives the
+/// processes in which such statements go on, if there are any.
+pub fn forbid_without_ledger() -> Option<Vec<i64>> {
+    let marker = marker_without_ledger();
+    (!marker.take_for_transaction(Hold::Against)).then(|| processes(marker.table))
 }
 
 /// Lets nothing go unrecorded until this transaction ends. Gives false if something just does.
-pub fn forbid(ledger: u32) -> bool {
-    marker(ledger).take_for_transaction()
+pub fn forbid(ledger: Oid) -> bool {
+    marker(ledger).take_for_transaction(Hold::Against)
 }
 
 /// The processes in which something goes unrecorded; 0 stands for a prepared transaction.
-pub fn processes(ledger: u32) -> Vec<i64> {
+pub fn processes(ledger: Oid) -> Vec<i64> {
     const HOLDERS: &str = "\
         SELECT pg_catalog.int8(COALESCE(l.pid, 0)) FROM pg_catalog.pg_locks AS l \
          WHERE l.locktype = 'object' AND l.database = $1 AND l.classid = $2 AND l.objid = 0 \
-           AND l.granted";
+           AND l.granted AND l.mode = 'ShareLock'";
     let parameters = [Value::Oid(Some(database())), Value::Oid(Some(ledger))];
     let read = |row: &Row<'_>| row.bigint(0);
     Spi::connect().select(HOLDERS, &parameters, &Snapshot::latest(), read)

@@ -10,22 +10,27 @@
 //!
 //! * the last one has ended well and noted its last checkpoint: it is still the last one, by the
 //!   control file; or
-//! * the last one has crashed: it is still the last that has started. Every start of a server
-//!   writes `postmaster.opts`, so that file must be the one that was noted.
+//! * the last one has crashed: it is still the last that has started, by two files. Every start of
+//!   a server writes `postmaster.opts`, but for single-user mode, so that file must be the one that
+//!   was noted. And whatever recovers the data from the crash takes away what lies in
+//!   `pg_snapshots`, so a mark there must still be there.
 //!
-//! A copy of a data directory, a restored backup and a standby have other files, and runs of their
-//! own.
+//! A restored backup and a copy of a crashed server's data have other files, and runs of their own;
+//! a copy of what a server has ended well is what the original is, and goes on with its run. A
+//! server that replays the WAL of another one does what that one has done, which need not have
+//! recorded: it has a run of its own whatever the files say.
 
-use std::fs::{File, Metadata, Permissions};
+use std::cell::Cell;
+use std::fs::{File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use super::gap::Gap;
 use crate::fence::control::{Attendant, Control, attend, unique_name};
-use crate::fence::transaction::now;
+use crate::fence::transaction::{next_xid, now, pause};
 use crate::fence::{ErrorReport, Failure, SqlState, warn};
 
 /// In the data directory.
@@ -34,9 +39,25 @@ const FILE: &str = "stillpoint.witness";
 /// It becomes the former when it is complete.
 const NEW_FILE: &str = "stillpoint.witness.new";
 
+/// Whoever changes the file has locked this one.
+const LOCK_FILE: &str = "stillpoint.witness.lock";
+
 /// Written by every start of a server that has passed its first checks (`CreateOptsFile()` in
 /// postmaster.c).
 const STARTED_FILE: &str = "postmaster.opts";
+
+/// A server that recovers empties the directory (`DeleteAllExportedSnapshotFiles()` in snapmgr.c,
+/// called by `StartupXLOG()` in xlog.c), in which nobody looks for a file of that name.
+const MARK: &str = "pg_snapshots/stillpoint";
+
+/// A server that starts with one of these replays the WAL of another one, or of another time.
+const REPLAY_FILES: [&str; 3] = ["backup_label", "recovery.signal", "standby.signal"];
+
+thread_local! {
+    /// Whether the file tells of this server. If it could not be written at the start, it may be
+    /// that of one from before the gap. Inherited by every process that the server starts.
+    static IS_KEPT: Cell<bool> = const { Cell::new(true) };
+}
 
 /// What the file says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,6 +67,8 @@ struct Witness {
     run: String,
     /// When it began, in microseconds since 2000-01-01.
     since: i64,
+    /// Transactions below this number may be older; none if all may be.
+    first_xid: Option<u64>,
     /// Whether a bookmark tells of it.
     has_bookmarks: bool,
     /// The server that has started last, if that is known.
@@ -61,6 +84,14 @@ pub struct Run {
     pub name: String,
     /// When it began, in microseconds since 2000-01-01.
     pub since: i64,
+    first_xid: Option<u64>,
+}
+
+impl Run {
+    /// Whether that transaction has begun in it, so that it can have done nothing unrecorded.
+    pub fn is_of(&self, xid: u64) -> bool {
+        self.first_xid.is_some_and(|first| xid >= first)
+    }
 }
 
 /// A start of a server, by the file that it has written.
@@ -80,7 +111,9 @@ struct Ended {
 
 /// Begins to witness, in the server's first process.
 pub fn begin() {
-    told(resume());
+    let resumed = resume();
+    IS_KEPT.set(resumed.is_ok());
+    told(resumed);
     attend(Attendant { started: || told(note_start()), ended: || told(note_end()) });
 }
 
@@ -97,7 +130,9 @@ fn note_start() -> io::Result<()> {
     let mut witness = Witness::read()?;
     witness.started = Some(Started::last()?);
     witness.ended = None;
-    witness.write(true)
+    witness.first_xid.get_or_insert_with(next_xid);
+    witness.write(true)?;
+    mark()
 }
 
 fn note_end() -> io::Result<()> {
@@ -106,6 +141,8 @@ fn note_end() -> io::Result<()> {
         return Ok(());
     }
     let _lock = lock()?;
+    // What starts next has nothing to recover: if the rest fails, the mark must not vouch for it.
+    unmark()?;
     let mut witness = Witness::read()?;
     witness.ended = Some(Ended::from(control));
     witness.write(true)
@@ -120,6 +157,8 @@ pub fn run() -> Result<Run, Failure> {
 pub fn rely() -> Result<Run, Failure> {
     let rely = || {
         let _lock = lock()?;
+        // The server itself recovers where one of its processes has crashed.
+        mark()?;
         let mut witness = Witness::read()?;
         if !witness.has_bookmarks {
             witness.has_bookmarks = true;
@@ -138,6 +177,7 @@ pub fn break_off() -> Result<(), Failure> {
         let known = Witness::read().ok();
         let is_relied_on = known.as_ref().is_none_or(|witness| witness.has_bookmarks);
         let mut witness = Witness::new();
+        witness.first_xid = Some(next_xid());
         witness.started = known.and_then(|witness| witness.started);
         witness.write(is_relied_on)
     };
@@ -156,11 +196,35 @@ fn told(result: io::Result<()>) {
     }
 }
 
-/// One process at a time changes the file. The system lets go of the lock with the process.
+/// One process at a time changes the file, for a moment. The system lets go of the lock with the
+/// process.
 fn lock() -> io::Result<File> {
-    let directory = File::open(".")?;
-    directory.lock()?;
-    Ok(directory)
+    /// A process that is stopped in the midst of it must not keep all others, and the server from
+    /// its end.
+    const TRIES: usize = 10_000;
+
+    let mut options = OpenOptions::new();
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(LOCK_FILE)?;
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => pause(),
+            Err(TryLockError::Error(cause)) => return Err(cause),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "another process has locked it for too long"))
+}
+
+/// Lays the mark that a recovery takes away.
+fn mark() -> io::Result<()> {
+    if Path::new(MARK).try_exists()? { Ok(()) } else { File::create(MARK).map(drop) }
+}
+
+fn unmark() -> io::Result<()> {
+    match std::fs::remove_file(MARK) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
+    }
 }
 
 impl Witness {
@@ -171,6 +235,7 @@ impl Witness {
             version: Self::VERSION,
             run: unique_name(),
             since: now(),
+            first_xid: None,
             has_bookmarks: false,
             started: None,
             ended: None,
@@ -178,6 +243,9 @@ impl Witness {
     }
 
     fn read() -> io::Result<Self> {
+        if !IS_KEPT.get() {
+            return Err(io::Error::other("it could not be written when the server started"));
+        }
         let witness: Self = serde_json::from_slice(&std::fs::read(FILE)?)?;
         if witness.version == Self::VERSION {
             return Ok(witness);
@@ -202,6 +270,11 @@ impl Witness {
     }
 
     fn is_of_the_last_server(&self) -> io::Result<bool> {
+        for file in REPLAY_FILES {
+            if Path::new(file).try_exists()? {
+                return Ok(false);
+            }
+        }
         let control = Control::read()?;
         Ok(match self.ended {
             Some(ended) => control.is_shut_down() && ended == Ended::from(control),
@@ -209,6 +282,7 @@ impl Witness {
                 !control.is_shut_down()
                     && self.started.is_some()
                     && self.started == Started::last().ok()
+                    && Path::new(MARK).try_exists()?
             }
         })
     }
@@ -216,7 +290,7 @@ impl Witness {
 
 impl From<Witness> for Run {
     fn from(witness: Witness) -> Self {
-        Self { name: witness.run, since: witness.since }
+        Self { name: witness.run, since: witness.since, first_xid: witness.first_xid }
     }
 }
 

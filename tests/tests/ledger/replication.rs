@@ -70,7 +70,8 @@ fn a_publication_of_all_tables_never_holds_the_ledger() {
              xid xid8, finished_xid xid8, lsn pg_lsn, recorded_at timestamptz, database oid,
              tablespace oid, filenode oid, replaced_by oid, relation oid, relation_name text,
              relation_kind \"char\", command text, effect text, rows_kept bool);
-         CREATE TABLE stillpoint.recording (ledger text, database oid, since timestamptz);
+         CREATE TABLE stillpoint.recording (
+             since timestamptz, ledger text, database oid, run text);
          CREATE TABLE stillpoint.bookmark (
              id text, bookmark text, database oid, taken_at timestamptz, xid xid8, seen text,
              run text, consumer text);

@@ -1,11 +1,12 @@
-//! `make bench`: what a verified dump costs beside `pg_dump`, and what the ledger costs those who
-//! do not ask for it.
+//! `make bench`: what a verified dump costs beside `pg_dump`, what the ledger costs those who do not
+//! ask for it, and what those who do.
 //!
 //! Writes docs/benchmarks.md. `BENCH_TABLES` (10000) and `BENCH_PAIRS` (5) make it shorter;
-//! `BENCH_ONLY` (`dump` or `ledger`) measures one part of it.
+//! `BENCH_ONLY` (`dump`, `ledger` or `reading`) measures one part of it.
 
 mod dump;
 mod ledger;
+mod reading;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -39,7 +40,7 @@ struct Section {
 /// A part's name and what measures it.
 type Part = (&'static str, fn(Size) -> Section);
 
-const PARTS: [Part; 2] = [("dump", dump::run), ("ledger", ledger::run)];
+const PARTS: [Part; 3] = [("dump", dump::run), ("ledger", ledger::run), ("reading", reading::run)];
 
 fn main() -> ExitCode {
     let size = Size {

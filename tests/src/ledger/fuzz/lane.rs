@@ -173,7 +173,8 @@ impl<'a> Lane<'a> {
         self.script.push(sql);
     }
 
-    /// In the transaction: a relation that had its file from before until now is announced.
+    /// In the transaction: a relation that had its file from before until now is announced, by
+    /// itself or, as an index, with its table.
     fn assert_announced(&mut self, statement: &Statement) {
         let Some(label) = &statement.announces else { return };
         let found = self.before.iter().find(|(_, relation)| relation.label == *label);
@@ -182,8 +183,10 @@ impl<'a> Lane<'a> {
         let missing = self.session().yes(&format!(
             "SELECT COALESCE(pg_relation_filenode({oid}) <> {file}, false) \
                 AND NOT EXISTS (SELECT FROM stillpoint.invalidation \
-                                 WHERE relation = {oid} AND filenode = {file} \
-                                   AND xid = pg_current_xact_id())"
+                                 WHERE xid = pg_current_xact_id() \
+                                   AND ((relation = {oid} AND filenode = {file}) \
+                                        OR relation = (SELECT indrelid FROM pg_index \
+                                                        WHERE indexrelid = {oid})))"
         ));
         // An earlier statement of the transaction that is never announced may have replaced it.
         let replaced_before = self.script.iter().any(|sql| sql.starts_with("ALTER TABLE"));
