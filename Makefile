@@ -41,7 +41,7 @@ PRIVATE = tests/private.sh $(PG_CONFIG) $(PROFILE)
 
 # Demo, tests and storm use the build that is quick to make, measurements the one that is
 # quick to run.
-demo test storm race-soak fuzz-ledger: PROFILE = dev
+demo test storm race-soak ledger-soak fuzz-ledger: PROFILE = dev
 bench: PROFILE = release
 
 # What a target runs. An installation has no use for the rest.
@@ -49,11 +49,12 @@ BINARIES = stillpoint
 demo: BINARIES = stillpoint demo
 storm: BINARIES = stillpoint storm
 race-soak: BINARIES = stillpoint race_soak
+ledger-soak: BINARIES = stillpoint ledger_soak
 fuzz-ledger: BINARIES = stillpoint fuzz_ledger
 bench: BINARIES = stillpoint bench
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build install install-client uninstall demo test lint storm race-soak fuzz-ledger bench clean
+.PHONY: help setup build install install-client uninstall demo test lint storm race-soak ledger-soak fuzz-ledger bench clean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' $(MAKEFILE_LIST) | \
@@ -117,6 +118,9 @@ storm: build ## Dump under a storm of DDL for minutes and check every restored d
 
 race-soak: build ## Run the race tests 20 times in random order
 	@$(PRIVATE) $(OUT)/race_soak
+
+ledger-soak: build ## Read the ledger for half an hour among DDL, kills and crashes
+	@$(PRIVATE) $(OUT)/ledger_soak
 
 fuzz-ledger: build ## Hold the ledger against the truth after random statements
 	@$(PRIVATE) $(OUT)/fuzz_ledger

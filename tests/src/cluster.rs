@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 
-use postgres::{Config, NoTls};
+use postgres::Config;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -16,7 +16,7 @@ use crate::server_log::{self, ServerLog};
 use crate::session::describe;
 use crate::template::{Installation, copy_template, initdb};
 use crate::wait::poll;
-use crate::{DEADLINE, Session, keeper};
+use crate::{Connector, DEADLINE, Session, keeper};
 
 const PREFIX: &str = "stillpoint-test-";
 
@@ -406,14 +406,21 @@ impl Cluster {
     #[track_caller]
     #[must_use]
     pub fn session_as(&self, database: &str, role: &str) -> Session {
-        let mut config = Config::new();
-        config.host_path(self.host()).port(self.port).user(role).dbname(database);
-        // A statement that waits for what never comes fails, and does not hang the test.
-        config.options("-c statement_timeout=120s");
-        match config.application_name("test").connect(NoTls) {
-            Ok(client) => Session::new(client),
+        match self.connector(database).role(role).connect() {
+            Ok(session) => session,
             Err(error) => panic!("cannot connect to \"{database}\": {}", describe(&error)),
         }
+    }
+
+    /// What it takes to connect to a database as the superuser, for whoever does so while others
+    /// stop and start the server.
+    #[must_use]
+    pub fn connector(&self, database: &str) -> Connector {
+        let mut config = Config::new();
+        config.host_path(self.host()).port(self.port).user("postgres").dbname(database);
+        // A statement that waits for what never comes fails, and does not hang the test.
+        config.options("-c statement_timeout=120s").application_name("test");
+        Connector::new(config)
     }
 
     /// Expects log entries that contain `part`.

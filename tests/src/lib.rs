@@ -43,7 +43,7 @@ pub use programs::{
     pg_amcheck, pg_dump, pg_restore, pgbench, psql, restore_into, server_program, set_next_oid,
     vacuumdb, wal_records,
 };
-pub use session::{Background, Session};
+pub use session::{Background, Connector, Session};
 pub use single_user::SingleUser;
 pub use stillpoint::{Stillpoint, client_binary};
 pub use wait::{DEADLINE, wait_until};

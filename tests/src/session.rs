@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 
-use postgres::{Client, SimpleQueryMessage};
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use crate::DEADLINE;
 
@@ -15,13 +15,11 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Result<Self, postgres::Error> {
         let mut session = Self { client, pid: 0 };
-        session.pid = session
-            .text("SELECT pg_catalog.pg_backend_pid()")
-            .parse()
-            .expect("a backend's pid is a number");
-        session
+        let pid = session.try_rows("SELECT pg_catalog.pg_backend_pid()")?.remove(0).remove(0);
+        session.pid = pid.and_then(|pid| pid.parse().ok()).expect("a backend's pid is a number");
+        Ok(session)
     }
 
     /// The process id of the session's backend.
@@ -52,17 +50,21 @@ impl Session {
     /// All rows of a query as text; `None` is NULL.
     #[track_caller]
     pub fn rows(&mut self, sql: &str) -> Vec<Vec<Option<String>>> {
-        let messages = match self.client.simple_query(sql) {
-            Ok(messages) => messages,
+        match self.try_rows(sql) {
+            Ok(rows) => rows,
             Err(error) => panic!("query failed: {sql}\n{}", describe(&error)),
-        };
+        }
+    }
+
+    /// As [`rows`](Self::rows), for queries that may fail.
+    pub fn try_rows(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>, postgres::Error> {
         let mut rows = Vec::new();
-        for message in messages {
+        for message in self.client.simple_query(sql)? {
             if let SimpleQueryMessage::Row(row) = message {
                 rows.push((0..row.len()).map(|i| row.get(i).map(str::to_owned)).collect());
             }
         }
-        rows
+        Ok(rows)
     }
 
     /// The one value of a query of one row and one column, as text; NULL is an error.
@@ -129,6 +131,28 @@ impl Session {
             let _ = writeln!(text, "  {}", row.join(" | "));
         }
         text
+    }
+}
+
+/// Where and as whom to connect.
+#[derive(Clone, Debug)]
+pub struct Connector(Config);
+
+impl Connector {
+    pub(crate) fn new(config: Config) -> Self {
+        Self(config)
+    }
+
+    /// As that role.
+    #[must_use]
+    pub fn role(mut self, role: &str) -> Self {
+        self.0.user(role);
+        self
+    }
+
+    /// Connects, if the server lets it.
+    pub fn connect(&self) -> Result<Session, postgres::Error> {
+        Session::new(self.0.connect(NoTls)?)
     }
 }
 

@@ -28,6 +28,8 @@ pub struct Worker {
     schema: String,
     random: Random,
     state: State,
+    /// Whether relations are made unlogged.
+    unlogged: bool,
 }
 
 /// What a worker is in the middle of.
@@ -48,19 +50,34 @@ impl Worker {
         for sql in statement::schema(schema).iter().chain(&large_table(schema)) {
             session.exec(sql);
         }
-        Self { session, schema: schema.to_owned(), random: Random::new(seed), state: State::Idle }
+        let random = Random::new(seed);
+        let schema = schema.to_owned();
+        Self { session, schema, random, state: State::Idle, unlogged: true }
+    }
+
+    /// A worker that leaves unlogged relations alone, for a server that is going to crash. Where
+    /// one was made by a transaction that was rolled back, and the crash has taken the record of
+    /// that, the server finds its file in the way and never starts again.
+    #[must_use]
+    pub fn without_unlogged(mut self) -> Self {
+        self.unlogged = false;
+        self
     }
 
     /// Goes on with another session: the last one is gone, and with it its transaction, if that
     /// was not prepared.
-    #[track_caller]
-    pub fn go_on_with(&mut self, mut session: Session) {
-        let is_prepared = session.yes(&format!(
-            "SELECT count(*) > 0 FROM pg_catalog.pg_prepared_xacts WHERE gid = '{}'",
-            self.schema
-        ));
-        self.state = if is_prepared { State::Prepared } else { State::Idle };
+    pub fn go_on_with(&mut self, session: Session) -> Result<(), Error> {
         self.session = session;
+        self.look_for_prepared()
+    }
+
+    fn look_for_prepared(&mut self) -> Result<(), Error> {
+        let prepared = self.session.try_rows(&format!(
+            "SELECT FROM pg_catalog.pg_prepared_xacts WHERE gid = '{}'",
+            self.schema
+        ))?;
+        self.state = if prepared.is_empty() { State::Idle } else { State::Prepared };
+        Ok(())
     }
 
     /// The process id of its backend.
@@ -105,10 +122,15 @@ impl Worker {
     }
 
     fn any_statement(&mut self) -> String {
-        if self.random.below(3) == 0 {
-            in_place(&self.schema, &mut self.random)
-        } else {
-            statement::in_a_block(&self.schema, &mut self.random).sql
+        loop {
+            let sql = if self.random.below(3) == 0 {
+                in_place(&self.schema, &mut self.random)
+            } else {
+                statement::in_a_block(&self.schema, &mut self.random).sql
+            };
+            if self.unlogged || !sql.contains("UNLOGGED") {
+                return sql;
+            }
         }
     }
 
@@ -150,23 +172,29 @@ impl Worker {
 
     fn end_prepared(&mut self, rolled_back: bool) -> Result<(), Error> {
         let verb = if rolled_back { "ROLLBACK" } else { "COMMIT" };
-        self.session.try_exec(&format!("{verb} PREPARED '{}'", self.schema))?;
-        self.state = State::Idle;
-        Ok(())
+        match self.session.try_exec(&format!("{verb} PREPARED '{}'", self.schema)) {
+            Ok(()) => {
+                self.state = State::Idle;
+                Ok(())
+            }
+            // A session that is about to be gone is at it, or was.
+            Err(error) if is_one_of(&error, &["55000", "42704"]) => self.look_for_prepared(),
+            Err(error) => Err(error),
+        }
     }
 
     /// Says whether the server has done it, and has not refused what it may refuse.
     fn run(&mut self, sql: &str) -> Result<bool, Error> {
         match self.session.try_exec(sql) {
             Ok(()) => Ok(true),
-            Err(error) if is_refusal(&error) => Ok(false),
+            Err(error) if is_one_of(&error, &REFUSED) => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-fn is_refusal(error: &Error) -> bool {
-    error.code().is_some_and(|code| REFUSED.contains(&code.code()))
+fn is_one_of(error: &Error, codes: &[&str]) -> bool {
+    error.code().is_some_and(|code| codes.contains(&code.code()))
 }
 
 /// A table of many pages with an index of each kind, of which statements change a few at a time.

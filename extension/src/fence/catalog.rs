@@ -140,6 +140,10 @@ pub(super) const HEAP: Oid = 2;
 /// The schema `pg_catalog` (`PG_CATALOG_NAMESPACE` in pg_namespace.dat).
 pub const CATALOGS: Oid = 11;
 
+/// The tablespace `pg_global`, in which no database has files of its own (`GLOBALTABLESPACE_OID` in
+/// pg_tablespace.dat).
+pub const SHARED_TABLESPACE: Oid = 1664;
+
 // The bindings know nothing of pg_inherits: the catalog, its column inhparent, and the index on that
 // (pg_inherits.h).
 const INHERITS: Oid = 2611;

@@ -1,5 +1,6 @@
 //! `invalidated_since()` and `invalidated_between()`: which files are void for a backup.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use stillpoint_check::Oid;
@@ -10,8 +11,8 @@ use super::gap::Gap;
 use super::own_tables::Bookmarks;
 use super::record::Record;
 use super::table::Ledger;
-use crate::fence::catalog::{Catalog, Storage, database, directory};
-use crate::fence::{Answer, Call, Encoding, Failure, RowSet, Snapshot, Value};
+use crate::fence::catalog::{Catalog, SHARED_TABLESPACE, Storage, database, directory};
+use crate::fence::{Answer, Call, Encoding, Failure, RowSet, Snapshot, Spi, Value};
 
 /// The SQL function `invalidated_since()`.
 pub fn invalidated_since(call: &Call) -> Result<Answer, Failure> {
@@ -92,12 +93,7 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
     let mut records = ledger.open_at(&now);
     records.extend(finished);
     records.retain(is_here);
-    // A row does not say where the new file is, and it may be in another tablespace. If it is not
-    // the present one, whatever became of it is told by a row of its own, perhaps after `upto`.
-    let places: BTreeMap<(Oid, Oid), Storage> = records
-        .iter()
-        .map(|record| ((record.relation, record.storage.filenode), record.storage))
-        .collect();
+    let places = Places::of(&records);
     // Work that was begun before `upto` may have changed the file before it, too.
     records.retain(|record| upto.is_none_or(|upto| upto.has_seen(record.xid)));
     let mut void = BTreeMap::new();
@@ -107,12 +103,12 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
     for record in &records {
         let present = present.get(&record.relation).and_then(|seen| seen.relation.storage());
         add(&mut void, record.storage, record);
-        let new = record.replaced_by.map(|filenode| {
-            let place = places.get(&(record.relation, filenode)).copied();
-            place.unwrap_or(Storage { filenode, ..record.storage })
-        });
-        if let Some(new) = new.filter(|new| present.is_none_or(|it| it.filenode != new.filenode)) {
-            add(&mut void, new, record);
+        if let Some(new) = record.replaced_by
+            && present.is_none_or(|present| present.filenode != new)
+        {
+            for place in places.of_new(record, new) {
+                add(&mut void, place, record);
+            }
         }
         // Work that goes on is work on whatever file the relation has, and on what belongs to it.
         if record.finished_xid.is_none() {
@@ -127,6 +123,42 @@ fn void(base: &Token, upto: Option<&Token>) -> Result<BTreeMap<Storage, About>, 
         }
     }
     Ok(void)
+}
+
+/// Where the files are that have taken the places of others. A row does not say it, and it may be
+/// in another tablespace.
+struct Places {
+    /// By relation and number of the file: what became of it later, perhaps after the time that is
+    /// asked for, is told by a row of its own.
+    known: BTreeMap<(Oid, Oid), Storage>,
+    tablespaces: OnceCell<Vec<Oid>>,
+}
+
+impl Places {
+    fn of(records: &[Record]) -> Self {
+        let place = |record: &Record| ((record.relation, record.storage.filenode), record.storage);
+        Self { known: records.iter().map(place).collect(), tablespaces: OnceCell::new() }
+    }
+
+    /// Where a file may be that the record names as the new one, and that is not the relation's
+    /// present one. Without a row of its own another index has taken it over: it is then told in
+    /// every tablespace.
+    fn of_new(&self, record: &Record, filenode: Oid) -> Vec<Storage> {
+        const TABLESPACES: &str = "SELECT t.oid FROM pg_catalog.pg_tablespace AS t";
+
+        if let Some(place) = self.known.get(&(record.relation, filenode)) {
+            return vec![*place];
+        }
+        if record.storage.database == 0 {
+            return vec![Storage { filenode, ..record.storage }];
+        }
+        let tablespaces = self.tablespaces.get_or_init(|| {
+            Spi::connect().select(TABLESPACES, &[], &Snapshot::latest(), |row| row.oid(0))
+        });
+        let of_databases =
+            tablespaces.iter().filter(|tablespace| **tablespace != SHARED_TABLESPACE);
+        of_databases.map(|&tablespace| Storage { tablespace, filenode, ..record.storage }).collect()
+    }
 }
 
 /// The files of a table's indexes, and of its TOAST table with that one's.

@@ -7,6 +7,7 @@
 mod entry;
 mod findings;
 pub mod fuzz;
+pub mod soak;
 mod storage;
 
 pub use entry::{Effect, Entry, Mark};

@@ -32,3 +32,25 @@ fn the_file_of_a_relation_that_has_moved_is_told_where_it_was_although_it_has_go
     assert_eq!(told(format!("invalidated_between('{base}', '{upto}')")), between);
     assert_eq!(told(format!("invalidated_since('{base}')")), since);
 }
+
+#[test]
+fn the_file_of_an_index_that_has_moved_is_told_although_another_index_has_taken_it_over() {
+    let cluster = Cluster::preloaded();
+    cluster.create_extension("postgres");
+    cluster.create_tablespace("elsewhere");
+    let mut session = cluster.session("postgres");
+    session.exec("CREATE TABLE t (word varchar(10)); CREATE INDEX t_word ON t (word)");
+    const INDEX: &str = "SELECT 't_word'::regclass::oid";
+    const PATH: &str = "SELECT pg_relation_filepath('t_word')";
+    let first = session.number(INDEX);
+    let base = session.text("SELECT stillpoint.bookmark()");
+    session.exec("ALTER INDEX t_word SET TABLESPACE elsewhere");
+    let path = session.text(PATH);
+    session.exec("ALTER TABLE t ALTER word TYPE varchar(20)");
+    assert!(session.text(PATH) == path && session.number(INDEX) != first, "not taken over");
+    let upto = session.text("SELECT stillpoint.bookmark()");
+    for function in [format!("since('{base}')"), format!("between('{base}', '{upto}')")] {
+        let told = session.texts(&format!("SELECT path FROM stillpoint.invalidated_{function}"));
+        assert!(told.contains(&path), "{function}: {told:?} without {path}");
+    }
+}
