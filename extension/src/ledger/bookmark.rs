@@ -216,7 +216,7 @@ pub fn take(bookmarks: &Bookmarks, consumer: Option<&str>) -> Result<Token, Fail
 /// Whether a transaction is prepared in this database that may be older than the run: what it has
 /// replaced may not be recorded, and comes when it is committed. Its number tells, not the clock,
 /// which may have been set back.
-fn has_prepared_before(run: &Run) -> bool {
+pub fn has_prepared_before(run: &Run) -> bool {
     const PREPARED: &str = "\
         SELECT transaction::pg_catalog.text FROM pg_catalog.pg_prepared_xacts \
          WHERE database = pg_catalog.current_database()";

@@ -1,5 +1,6 @@
 //! `status()`: whether the ledger records, and since when.
 
+use super::bookmark::has_prepared_before;
 use super::installation::is_preloaded;
 use super::own_tables::Recordings;
 use super::table::Ledger;
@@ -9,21 +10,16 @@ use crate::fence::transaction::may_write;
 use crate::fence::{Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value};
 use crate::settings;
 
-/// How large it is, and how long without a gap: since nothing went unrecorded; since there is a
-/// ledger; and, if the server was a standby, since the last that it has replayed of another's
-/// doing. While a transaction is prepared that is older, nothing can be said: what it has replaced
-/// may not be recorded, and comes when it is committed.
+/// How large it is; how long without a gap, that is since nothing went unrecorded, since there is a
+/// ledger, and, if the server was a standby, since the last that it has replayed of another's doing;
+/// and the oldest bookmark.
 const EXTENT: &str = "\
     SELECT pg_catalog.pg_total_relation_size('stillpoint.invalidation'::pg_catalog.regclass), \
-           CASE WHEN NOT EXISTS (SELECT FROM pg_catalog.pg_prepared_xacts AS p \
-                                  WHERE p.database = pg_catalog.current_database() \
-                                    AND p.prepared < s.since) \
-                THEN s.since END, \
+           GREATEST($1, pg_catalog.pg_last_xact_replay_timestamp(), \
+                    (SELECT pg_catalog.max(r.since) \
+                       FROM stillpoint.recording AS r WHERE r.database = $2)), \
            (SELECT b.bookmark FROM stillpoint.bookmark AS b \
-             WHERE b.database = $2 ORDER BY b.xid LIMIT 1) \
-      FROM (SELECT GREATEST($1, pg_catalog.pg_last_xact_replay_timestamp(), \
-                            pg_catalog.max(r.since)) AS since \
-              FROM stillpoint.recording AS r WHERE r.database = $2) AS s";
+             WHERE b.database = $2 ORDER BY b.xid LIMIT 1)";
 
 /// The SQL function.
 pub fn status(call: &Call) -> Result<Answer, Failure> {
@@ -41,8 +37,10 @@ pub fn status(call: &Call) -> Result<Answer, Failure> {
     };
     // With the SQL of an older version there would be no such tables.
     let has_ledger = Recordings::present()?.is_some();
-    // Without the witness nobody vouches for anything.
-    let run = witness::run().ok().filter(|_| recording && has_ledger).map(|run| run.since);
+    // Without the witness nobody vouches for anything, nor while a transaction is prepared that is
+    // older than what it tells of: what that has replaced may not be recorded.
+    let run = witness::run().ok().filter(|_| recording && has_ledger);
+    let run = run.filter(|run| !has_prepared_before(run)).map(|run| run.since);
     let parameters = [Value::OptionalTimestamp(run), Value::Oid(Some(database()))];
     for (bytes, since, oldest) in spi.select(EXTENT, &parameters, &Snapshot::latest(), read) {
         answer.put(&[
