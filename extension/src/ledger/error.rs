@@ -28,11 +28,6 @@ pub enum Hindrance {
         /// How the name is to be read.
         encoding: Encoding,
     },
-    /// Statements with transactions of their own go on in this database that nothing records.
-    Working {
-        /// The processes that do it.
-        by: Vec<i64>,
-    },
     /// Transactions are prepared in this database that nothing has recorded.
     Prepared {
         /// How many.
@@ -89,13 +84,6 @@ impl From<Hindrance> for Failure {
             )
             .set_detail("The owner of the schema could drop the ledger.")
             .set_hint("Drop or rename that schema, or give it to a superuser."),
-            Hindrance::Working { by } => report(
-                SqlState::ERRCODE_OBJECT_IN_USE,
-                "the ledger cannot begin while VACUUM, CLUSTER or REINDEX runs in this database"
-                    .into(),
-            )
-            .set_detail(super::gap::holders(&by))
-            .set_hint("Try again when it has ended."),
             Hindrance::Prepared { count, name, encoding } => report(
                 SqlState::ERRCODE_OBJECT_IN_USE,
                 "the ledger cannot begin while transactions are prepared in this database".into(),

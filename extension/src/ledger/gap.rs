@@ -188,8 +188,7 @@ impl Gap {
     }
 }
 
-/// Which processes do what is in the way; 0 stands for a prepared transaction.
-pub fn holders(processes: &[i64]) -> String {
+fn holders(processes: &[i64]) -> String {
     let name = |pid: &i64| match pid {
         0 => "a prepared transaction".to_owned(),
         pid => format!("process {pid}"),

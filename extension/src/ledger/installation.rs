@@ -36,6 +36,9 @@ const PREPARED: &str = "\
 
 /// The SQL function that the installation script calls when the tables are there.
 pub fn begin_ledger(_: &Call) -> Result<Answer, Failure> {
+    if is_preloaded() {
+        unrecorded::wait_without_ledger();
+    }
     refuse_what_hinders()?;
     Recordings::install()?;
     if !is_preloaded() {
@@ -62,11 +65,6 @@ fn refuse_what_hinders() -> Result<(), Failure> {
         return Err(Hindrance::ForeignSchema { owner, encoding }.into());
     }
     // Without the library nothing will be recorded anyway, until the server has started again.
-    if is_preloaded()
-        && let Some(by) = unrecorded::forbid_without_ledger()
-    {
-        return Err(Hindrance::Working { by }.into());
-    }
     let mut prepared = if is_preloaded() { texts(PREPARED) } else { Vec::new() };
     let count = prepared.len();
     match prepared.pop() {

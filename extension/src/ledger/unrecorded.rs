@@ -75,11 +75,10 @@ pub fn forget_statement() {
     GOES_ON.set(None);
 }
 
-/// Lets no statement with transactions of its own begin until a ledger has begun. Gives the
-/// processes in which such statements go on, if there are any.
-pub fn forbid_without_ledger() -> Option<Vec<i64>> {
-    let marker = marker_without_ledger();
-    (!marker.take_for_transaction(Hold::Against)).then(|| processes(marker.table))
+/// Waits for the statements with transactions of their own that go on where there is no ledger, and
+/// lets no other begin until a ledger has begun.
+pub fn wait_without_ledger() {
+    marker_without_ledger().wait_for_transaction(Hold::Against);
 }
 
 /// Lets nothing go unrecorded until this transaction ends. Gives false if something just does.
