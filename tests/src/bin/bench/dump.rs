@@ -234,11 +234,11 @@ fn step<'a>(runs: &'a Runs, name: &str) -> &'a Series {
 
 fn section(tables: usize, extension: &Runs, plain: &Runs, pg_dump: &Series) -> String {
     let mut section = format!(
-        "The steps of a dump overlap: what follows `pg_dump` in the list runs beside it.\n\n\
+        "## {tables} tables of 10 rows, two jobs\n\n\
+         Seconds. The steps of a dump overlap: what follows `pg_dump` in the list runs beside it.\n\n\
          A run starts when creating a file is quick. For five minutes after many files were\n\
          deleted, ext4 searches past them for every new one; whoever creates ten thousand then\n\
          waits for the file system and for nothing else.\n\n\
-         ## {tables} tables of 10 rows, two jobs\n\n\
          | | median | minimum | maximum |\n|---|---|---|---|\n"
     );
     let mut row = |name: &str, series: &Series| {

@@ -1,8 +1,9 @@
 //! `make bench`: what a verified dump costs beside `pg_dump`, what the ledger costs those who do not
 //! ask for it, and what those who do.
 //!
-//! Writes docs/benchmarks.md. `BENCH_TABLES` (10000) and `BENCH_PAIRS` (5) make it shorter;
-//! `BENCH_ONLY` (`dump`, `ledger` or `reading`) measures one part of it.
+//! Writes docs/benchmarks.md. `BENCH_ONLY` (`dump`, `ledger` or `reading`) measures one part of it and
+//! leaves the others in the page as they are. `BENCH_TABLES` (10000) and `BENCH_PAIRS` (5) make it
+//! shorter; then nothing is written.
 
 mod dump;
 mod ledger;
@@ -52,44 +53,67 @@ fn main() -> ExitCode {
         only.is_empty() || PARTS.iter().any(|(name, _)| *name == only),
         "BENCH_ONLY names no part: \"{only}\""
     );
-    let sections: Vec<Section> = PARTS
-        .iter()
-        .filter(|(name, _)| only.is_empty() || *name == only)
-        .map(|(_, run)| run(size))
-        .collect();
-
-    let mut page = introduction(size);
+    let machine = machine();
+    let old = fs::read_to_string(PAGE).unwrap_or_default();
+    let mut page = format!("{INTRODUCTION}\n");
     let mut figures = Vec::new();
-    for section in sections {
-        page.push_str(&section.text);
-        page.push('\n');
-        figures.extend(section.figures);
+    for (name, run) in PARTS {
+        let section = if only.is_empty() || name == only {
+            let section = run(size);
+            println!("{}", section.text);
+            let text = in_page(&section, &machine, size);
+            figures.extend(section.figures);
+            text
+        } else {
+            measured_before(&old, name).to_owned()
+        };
+        let _ = write!(page, "{}\n{section}", mark(name));
     }
-    println!("{page}");
-    page.push_str("## Figures\n\n```text\n");
-    for figure in &figures {
-        let _ = writeln!(page, "{figure}");
-    }
-    page.push_str("```\n");
-    if size == Size::WHOLE && only.is_empty() {
-        fs::write(PAGE, &page).expect("docs/benchmarks.md can be written");
+    if size == Size::WHOLE {
+        fs::write(PAGE, page.trim_end().to_owned() + "\n").expect("docs/benchmarks.md is ours");
     }
     if figure::print(&figures) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn introduction(size: Size) -> String {
+/// The page's head.
+const INTRODUCTION: &str = "\
+# Benchmarks
+
+Written by `make bench`, each part when it was measured last. Server and client on one machine,
+release build. Every tool syncs what it wrote. What is compared takes turns; values as median, minimum
+and maximum.
+";
+
+/// Stands before a part of the page, so that it can be written anew alone.
+fn mark(part: &str) -> String {
+    format!("<!-- {part} -->")
+}
+
+/// A part of the page as it is, up to the next one.
+fn measured_before<'a>(page: &'a str, part: &str) -> &'a str {
+    let found = page.split_once(&mark(part)).map_or("", |(_, rest)| rest);
+    found.split("<!-- ").next().unwrap_or_default().trim_start_matches('\n')
+}
+
+fn in_page(section: &Section, machine: &str, size: Size) -> String {
+    let mut text = format!("{}\n", section.text.trim_end());
+    let _ = writeln!(text, "\nMeasured {machine}, {} rounds:\n\n```text", size.pairs);
+    for figure in &section.figures {
+        let _ = writeln!(text, "{figure}");
+    }
+    text + "```\n\n"
+}
+
+/// When and where this runs.
+fn machine() -> String {
     let cluster = Cluster::start();
     let mut session = cluster.session("postgres");
     let version = session.text("SHOW server_version");
     let date = session.text("SELECT current_date");
     let cores = available_parallelism().map_or(1, usize::from);
     format!(
-        "# Benchmarks\n\n\
-         Written by `make bench` on {date}: PostgreSQL {}, {cores} cores, release build.\n\
-         Server and client on one machine. Every tool syncs what it wrote. What is compared takes\n\
-         turns, {} rounds; seconds as median, minimum and maximum.\n\n",
-        version.split(' ').next().unwrap_or_default(),
-        size.pairs
+        "on {date}, PostgreSQL {}, {cores} cores",
+        version.split(' ').next().unwrap_or_default()
     )
 }
 
