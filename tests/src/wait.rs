@@ -26,13 +26,15 @@ pub(crate) fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Op
     }
 }
 
-/// Runs `condition`, a query that gives one boolean, until it gives true.
+/// Runs `condition`, a query that gives one boolean at most, until it gives true. NULL, and no row,
+/// is what a view shows of a session that waits for nothing, or is not there yet.
 ///
 /// The query should read server views (`pg_locks`, `pg_stat_activity` ...). After [`DEADLINE`]
 /// the test fails, and what every session of the server was doing is printed.
 #[track_caller]
 pub fn wait_until(session: &mut Session, condition: &str) {
-    if poll(DEADLINE, || session.yes(condition).then_some(())).is_none() {
+    let asked = format!("SELECT COALESCE(({condition}), false)");
+    if poll(DEADLINE, || session.yes(&asked).then_some(())).is_none() {
         let activity = session.activity();
         panic!("not true within {DEADLINE:?}: {condition}\n{activity}");
     }
