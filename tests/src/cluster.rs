@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use postgres::Config;
 use rustix::process::{Pid, Signal, kill_process};
@@ -238,17 +239,32 @@ impl Cluster {
     }
 
     /// Kills the server's first process as the kernel does when memory is short. Gives back when
-    /// all others have noticed, and ended.
+    /// all others have noticed, and ended. One that has died in the midst of something may keep the
+    /// rest for ever, since nobody is there to clean up: those are killed, as init systems do it.
     #[track_caller]
     pub fn kill(&mut self) {
+        const GRACE: Duration = Duration::from_secs(5);
+
         self.allow_log("terminating connection due to unexpected postmaster exit");
         self.end_server(Signal::KILL);
-        let is_ours = |process: &fs::DirEntry| {
+        let are_over = || self.processes().is_empty().then_some(());
+        if poll(GRACE, are_over).is_none() {
+            for process in self.processes() {
+                // It may have ended by now.
+                let _ = kill_process(process, Signal::KILL);
+            }
+        }
+        assert!(poll(DEADLINE, are_over).is_some(), "a server's processes live longer than it");
+    }
+
+    /// The processes that are in the data directory: all of the server.
+    fn processes(&self) -> Vec<Pid> {
+        let all = fs::read_dir("/proc").expect("/proc").flatten();
+        let here = all.filter(|process| {
             fs::read_link(process.path().join("cwd")).is_ok_and(|directory| directory == self.data)
-        };
-        let over = || !fs::read_dir("/proc").expect("/proc").flatten().any(|it| is_ours(&it));
-        let over = poll(DEADLINE, || over().then_some(()));
-        assert!(over.is_some(), "a server's processes live longer than it");
+        });
+        here.filter_map(|process| Pid::from_raw(process.file_name().to_str()?.parse().ok()?))
+            .collect()
     }
 
     /// Stops (fast) and starts the server.
