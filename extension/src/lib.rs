@@ -25,6 +25,7 @@ fence::init::on_load!(on_load);
 
 /// What happens when the server loads the library.
 fn on_load() {
+    fence::init::forget_backtraces();
     settings::define();
     ledger::install();
 }

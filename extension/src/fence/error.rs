@@ -58,6 +58,12 @@ pub(super) fn caught<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
     })
 }
 
+/// Tells the server's log.
+pub fn log(message: String) {
+    ErrorReport::new(SqlState::ERRCODE_SUCCESSFUL_COMPLETION, message, "")
+        .report(pg_sys::elog::PgLogLevel::LOG);
+}
+
 /// Tells the user of something that does not end his statement.
 pub fn warn(report: ErrorReport) {
     report.report(pg_sys::elog::PgLogLevel::WARNING);

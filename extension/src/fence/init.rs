@@ -11,6 +11,16 @@ pub fn is_preloading() -> bool {
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
+/// Lets errors be told without the frames that led there: those are nobody's business who calls a
+/// SQL function, and the bindings would put them into the DETAIL of the server's own errors where
+/// the server was started with `RUST_BACKTRACE`.
+pub fn forget_backtraces() {
+    for variable in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {
+        // SAFETY: a server's process has one thread.
+        unsafe { std::env::remove_var(variable) };
+    }
+}
+
 /// Puts the hook and the callbacks in their places; they stay there for as long as the server
 /// runs.
 pub fn install(around: Around, listener: Listener) {

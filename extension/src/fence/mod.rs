@@ -51,7 +51,7 @@ pub use compat::{
     VACUUM_COVERS_CHILDREN, old_snapshots_may_fail,
 };
 pub use datum::Value;
-pub use error::{Caught, ErrorReport, Failure, SqlState, warn};
+pub use error::{Caught, ErrorReport, Failure, SqlState, log, warn};
 pub use lock::{Hold, Lifetime, Marker, transaction_holds_lock_on};
 pub use relcache::{Touched, forget_touched, take_touched};
 pub use row::Row;

@@ -342,7 +342,8 @@ impl Insertion<'_> {
                 }
                 if !(*index).ii_Expressions.is_null() || !(*index).ii_Predicate.is_null() {
                     error::raise_internal(
-                        "an index on expressions, or of a part of the rows, is not kept up here"
+                        "stillpoint cannot keep up an index on expressions, or of a part of the \
+                         rows, on its own table"
                             .to_owned(),
                     );
                 }

@@ -73,7 +73,7 @@ fn complete(touched: &Touched) -> Result<Vec<Storage>, Failure> {
     let announced = if session::has_announced() { ledger.announced_by(xid()) } else { Rows::new() };
     changes.extend(mapped_changes(touched, &announced));
     if changes.iter().any(|change| loses_rows(&ledger, change)) {
-        unrecorded::note_transaction()?;
+        unrecorded::note_transaction_about(ledger.oid)?;
     }
     if !changes.is_empty() {
         write(&ledger, &changes, announced);

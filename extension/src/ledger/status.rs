@@ -6,7 +6,7 @@ use super::own_tables::Recordings;
 use super::table::Ledger;
 use super::witness;
 use crate::fence::catalog::database;
-use crate::fence::transaction::may_write;
+use crate::fence::transaction::{in_recovery, may_write};
 use crate::fence::{Answer, Call, Failure, Row, RowSet, Snapshot, Spi, Value};
 use crate::settings;
 
@@ -19,7 +19,7 @@ const EXTENT: &str = "\
                     (SELECT pg_catalog.max(r.since) \
                        FROM stillpoint.recording AS r WHERE r.database = $2)), \
            (SELECT b.bookmark FROM stillpoint.bookmark AS b \
-             WHERE b.database = $2 ORDER BY b.xid LIMIT 1)";
+             WHERE b.database = $2 AND b.run = $3 ORDER BY b.xid LIMIT 1)";
 
 /// The SQL function.
 pub fn status(call: &Call) -> Result<Answer, Failure> {
@@ -36,12 +36,21 @@ pub fn status(call: &Call) -> Result<Answer, Failure> {
         (row.bigint(0), since, oldest)
     };
     // With the SQL of an older version there would be no such tables.
-    let has_ledger = Recordings::present()?.is_some();
+    let recorded = Recordings::present()?;
     // Without the witness nobody vouches for anything, nor while a transaction is prepared that is
     // older than what it tells of: what that has replaced may not be recorded.
-    let run = witness::run().ok().filter(|_| recording && has_ledger);
+    let run = witness::run().ok().filter(|_| recording && recorded.is_some());
+    // A standby knows the primary's run by the last bookmark.
+    let name = match &run {
+        Some(run) => Some(run.name.clone()),
+        None => recorded.and_then(|recorded| recorded.run).filter(|_| in_recovery()),
+    };
     let run = run.filter(|run| !has_prepared_before(run)).map(|run| run.since);
-    let parameters = [Value::OptionalTimestamp(run), Value::Oid(Some(database()))];
+    let parameters = [
+        Value::OptionalTimestamp(run),
+        Value::Oid(Some(database())),
+        Value::OptionalText(name.as_deref()),
+    ];
     for (bytes, since, oldest) in spi.select(EXTENT, &parameters, &Snapshot::latest(), read) {
         answer.put(&[
             Value::Bool(preloaded),

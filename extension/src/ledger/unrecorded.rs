@@ -31,20 +31,28 @@ fn marker_without_ledger() -> Marker {
 
 /// The transaction that is about to commit has done what is not recorded.
 pub fn note_transaction() -> Result<(), Failure> {
-    Ledger::find().map_or(Ok(()), note_transaction_about)
+    let Some(ledger) = Ledger::find() else { return Ok(()) };
+    note(
+        ledger,
+        "recording was off, or has failed, in a transaction that replaced or dropped storage",
+    )
 }
 
 /// The transaction that is about to commit has changed that ledger itself, or hidden it.
 pub fn note_transaction_about(ledger: Oid) -> Result<(), Failure> {
+    note(ledger, "its table was emptied, rewritten, or hidden")
+}
+
+fn note(ledger: Oid, why: &str) -> Result<(), Failure> {
     marker(ledger).wait_for_transaction(Hold::Together);
-    witness::break_off()
+    witness::break_off(why)
 }
 
 /// A statement with transactions of its own is going to do what is not recorded.
 pub fn begin_statement() -> Result<(), Failure> {
     let Some(ledger) = Ledger::find() else { return Ok(()) };
     begin(marker(ledger));
-    witness::break_off()
+    witness::break_off("VACUUM, CLUSTER or REINDEX runs while recording is off, or has failed")
 }
 
 /// The same where there is no ledger.

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use super::gap::Gap;
 use crate::fence::control::{Attendant, Control, attend, unique_name};
 use crate::fence::transaction::{next_xid, now, pause};
-use crate::fence::{ErrorReport, Failure, SqlState, warn};
+use crate::fence::{ErrorReport, Failure, SqlState, log, warn};
 
 /// In the data directory.
 const FILE: &str = "stillpoint.witness";
@@ -121,7 +121,15 @@ pub fn begin() {
 fn resume() -> io::Result<()> {
     match Witness::read() {
         Ok(witness) if witness.is_of_the_last_server().unwrap_or(false) => Ok(()),
-        _ => Witness::new().write(true),
+        known => {
+            Witness::new().write(true)?;
+            if known.is_ok_and(|known| known.has_bookmarks) {
+                log("the ledger of stillpoint has a gap: this server is a standby, or its data were \
+                     in the hands of another one since it ended"
+                    .to_owned());
+            }
+            Ok(())
+        }
     }
 }
 
@@ -170,8 +178,8 @@ pub fn rely() -> Result<Run, Failure> {
 }
 
 /// Ends the run: something goes unrecorded. Where no bookmark tells of it, that need not survive
-/// a crash.
-pub fn break_off() -> Result<(), Failure> {
+/// a crash. `why` is for the log.
+pub fn break_off(why: &str) -> Result<(), Failure> {
     let break_off = || {
         let _lock = lock()?;
         let known = Witness::read().ok();
@@ -179,7 +187,11 @@ pub fn break_off() -> Result<(), Failure> {
         let mut witness = Witness::new();
         witness.first_xid = Some(next_xid());
         witness.started = known.and_then(|witness| witness.started);
-        witness.write(is_relied_on)
+        witness.write(is_relied_on)?;
+        if is_relied_on {
+            log(format!("the ledger of stillpoint has a gap: {why}"));
+        }
+        Ok(())
     };
     break_off().map_err(|cause| Gap::NotNoted { cause }.into())
 }
