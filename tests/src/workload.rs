@@ -30,6 +30,8 @@ pub struct Worker {
     state: State,
     /// Whether relations are made unlogged.
     unlogged: bool,
+    /// Whether a REINDEX CONCURRENTLY may have been ended in the middle.
+    has_leftovers: bool,
 }
 
 /// What a worker is in the middle of.
@@ -52,7 +54,7 @@ impl Worker {
         }
         let random = Random::new(seed);
         let schema = schema.to_owned();
-        Self { session, schema, random, state: State::Idle, unlogged: true }
+        Self { session, schema, random, state: State::Idle, unlogged: true, has_leftovers: false }
     }
 
     /// A worker that leaves unlogged relations alone, for a server that is going to crash. Where
@@ -68,7 +70,25 @@ impl Worker {
     /// was not prepared.
     pub fn go_on_with(&mut self, session: Session) -> Result<(), Error> {
         self.session = session;
+        self.has_leftovers = true;
         self.look_for_prepared()
+    }
+
+    /// Drops the indexes that a REINDEX CONCURRENTLY has not finished. Every row that is written
+    /// goes into them, too, and there would be more and more.
+    fn drop_leftovers(&mut self) -> Result<(), Error> {
+        let leftovers = self.session.try_rows(&format!(
+            "SELECT pg_catalog.format('DROP INDEX IF EXISTS %s', i.indexrelid::regclass) \
+               FROM pg_catalog.pg_index AS i \
+               JOIN pg_catalog.pg_class AS t ON i.indrelid IN (t.oid, t.reltoastrelid) \
+              WHERE t.relnamespace = '{}'::regnamespace AND NOT i.indisvalid",
+            self.schema
+        ))?;
+        for sql in leftovers.into_iter().flatten().flatten() {
+            self.run(&sql)?;
+        }
+        self.has_leftovers = false;
+        Ok(())
     }
 
     fn look_for_prepared(&mut self) -> Result<(), Error> {
@@ -89,6 +109,9 @@ impl Worker {
     /// Runs the next statement. An error is one that the server should not have raised, or tells
     /// that the session is gone.
     pub fn step(&mut self) -> Result<(), Error> {
+        if self.has_leftovers && self.state == State::Idle {
+            self.drop_leftovers()?;
+        }
         match (self.state, self.random.below(10)) {
             (State::Prepared, choice) => self.end_prepared(choice < 3),
             (State::Open, 0..=6) => self.in_a_block(),

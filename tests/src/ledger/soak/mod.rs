@@ -74,7 +74,9 @@ impl Outcome {
 #[must_use]
 pub fn run(duration: Duration, seed: u64) -> Outcome {
     let mut random = Random::new(seed);
-    let mut cluster = ClusterOptions::default().preload().start();
+    // Without it the catalogs would grow until everything is slow.
+    let options = ClusterOptions::default().preload().setting("autovacuum = on");
+    let mut cluster = options.setting("autovacuum_naptime = '5s'").start();
     workload::prepare(&cluster);
     cluster.create_database(DATABASE);
     cluster.create_extension(DATABASE);
