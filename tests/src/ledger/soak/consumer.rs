@@ -323,6 +323,12 @@ pub(super) fn is_lost(error: &Error) -> bool {
     ];
     match error.as_db_error() {
         None => true,
+        // A session that waits for the checkpointer while it commits (RegisterSyncRequest() in
+        // sync.c) ends there when the server's first process was killed, and then finds that it
+        // cannot abort what is committed.
+        Some(error) if error.severity() == "PANIC" => {
+            error.message().starts_with("cannot abort transaction")
+        }
         Some(error) => starting_or_ending.contains(error.code()),
     }
 }
