@@ -3,7 +3,7 @@
 use postgres::error::SqlState;
 use stillpoint_tests::{ClusterOptions, wait_until};
 
-use crate::{DATABASE, Scene, literal};
+use crate::{DATABASE, Scene, literal, waits_behind};
 
 #[test]
 fn a_bookmark_tells_what_committed_before_from_what_committed_after() {
@@ -95,8 +95,7 @@ fn a_vacuum_that_runs_across_bookmarks_is_told_for_each_of_them() {
     let mut holder = scene.cluster.session(DATABASE);
     holder.exec("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     let running = scene.cluster.session(DATABASE).start("VACUUM a");
-    let waits = format!("{} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
-    wait_until(&mut scene.observer, &format!("SELECT {waits}"));
+    wait_until(&mut scene.observer, &waits_behind(running.pid(), holder.pid()));
     let within = scene.bookmark();
     for bookmark in [&before, &within] {
         assert_eq!(scene.void_since(bookmark), ["a"]);
@@ -118,15 +117,13 @@ fn an_open_interval_is_about_whatever_file_the_relation_has() {
     let mut holder = scene.cluster.session(DATABASE);
     holder.exec("BEGIN; LOCK TABLE a IN ACCESS EXCLUSIVE MODE");
     let running = scene.cluster.session(DATABASE).start("VACUUM a");
-    let waits = format!("{} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
-    wait_until(&mut scene.observer, &format!("SELECT {waits}"));
+    wait_until(&mut scene.observer, &waits_behind(running.pid(), holder.pid()));
     holder.exec("TRUNCATE a; COMMIT; BEGIN; LOCK TABLE b IN ACCESS EXCLUSIVE MODE");
     let _ = running.finish();
     let mut other = scene.cluster.session(DATABASE);
     holder.exec("COMMIT; BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     let running = scene.cluster.session(DATABASE).start("VACUUM a");
-    let waits = format!("{} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
-    wait_until(&mut scene.observer, &format!("SELECT {waits}"));
+    wait_until(&mut scene.observer, &waits_behind(running.pid(), holder.pid()));
     // Another file, under the number that the open row does not name.
     let renumbered = "UPDATE pg_class SET relfilenode = relfilenode WHERE relname = 'a'";
     other.exec(renumbered);
@@ -152,10 +149,7 @@ fn numbers_of_transactions_that_a_crash_hands_out_again_are_not_taken_for_known_
     for _ in 0..20 {
         scene.session.exec("BEGIN; SELECT pg_current_xact_id(); ROLLBACK");
     }
-    scene.cluster.stop_immediate();
-    scene.cluster.start_server();
-    scene.session = scene.cluster.session(DATABASE);
-    scene.observer = scene.cluster.session(DATABASE);
+    scene.crash();
     scene.session.exec("TRUNCATE a");
     assert_eq!(scene.void_since(&bookmark), ["a"]);
 }
@@ -173,19 +167,13 @@ fn numbers_that_were_rolled_back_within_the_bookmarks_snapshot_may_be_handed_out
         "CREATE TEMP TABLE taken AS
          SELECT pg_current_xact_id() AS xid, stillpoint.bookmark() AS bookmark",
     );
-    wait_until(
-        &mut scene.observer,
-        &format!("SELECT {} = ANY (pg_blocking_pids({pid}))", holder.pid()),
-    );
+    wait_until(&mut scene.observer, &waits_behind(pid, holder.pid()));
     for _ in 0..20 {
         scene.session.exec("BEGIN; SELECT pg_current_xact_id(); ROLLBACK");
     }
     holder.exec("ROLLBACK");
     let bookmark = taking.finish().text("SELECT bookmark FROM taken");
-    scene.cluster.stop_immediate();
-    scene.cluster.start_server();
-    scene.session = scene.cluster.session(DATABASE);
-    scene.observer = scene.cluster.session(DATABASE);
+    scene.crash();
     scene.session.exec("TRUNCATE a");
     assert_eq!(scene.void_since(&bookmark), ["a"]);
 }
@@ -205,10 +193,7 @@ fn a_bookmark_survives_a_crash_whatever_the_session_says_of_durability() {
     let mut scene = Scene::with(ClusterOptions::default().durable());
     scene.observer.exec("SET synchronous_commit = off");
     let bookmark = scene.bookmark();
-    scene.cluster.stop_immediate();
-    scene.cluster.start_server();
-    scene.session = scene.cluster.session(DATABASE);
-    scene.observer = scene.cluster.session(DATABASE);
+    scene.crash();
     assert!(scene.void_since(&bookmark).is_empty());
 }
 
@@ -284,10 +269,9 @@ fn a_file_that_a_vacuum_found_in_the_announced_ones_place_is_told_up_to_a_later_
     let mut last = scene.cluster.session(DATABASE);
     last.exec("BEGIN; LOCK TABLE c IN SHARE UPDATE EXCLUSIVE MODE");
     let running = scene.cluster.session(DATABASE).start("VACUUM a, c");
-    let waits = |holder: i32, pid: i32| format!("SELECT {holder} = ANY (pg_blocking_pids({pid}))");
-    wait_until(&mut scene.observer, &waits(holder.pid(), running.pid()));
+    wait_until(&mut scene.observer, &waits_behind(running.pid(), holder.pid()));
     holder.exec("ALTER TABLE a RENAME TO old; ALTER TABLE b RENAME TO a; COMMIT");
-    wait_until(&mut scene.observer, &waits(last.pid(), running.pid()));
+    wait_until(&mut scene.observer, &waits_behind(running.pid(), last.pid()));
     let path = scene.path("a");
     let upto = scene.bookmark();
     last.exec("COMMIT");
@@ -306,8 +290,7 @@ fn an_index_that_is_new_while_its_table_is_worked_on_is_told() {
     let mut holder = scene.cluster.session(DATABASE);
     holder.exec("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     let running = scene.cluster.session(DATABASE).start("VACUUM a, b");
-    let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
-    wait_until(&mut scene.observer, &waits);
+    wait_until(&mut scene.observer, &waits_behind(running.pid(), holder.pid()));
     scene.session.exec("CREATE INDEX late ON b (id)");
     let path = scene.path("late");
     let bookmark = scene.bookmark();
@@ -329,12 +312,10 @@ fn a_ledger_does_not_begin_in_the_midst_of_a_vacuum() {
     let mut holder = cluster.session(DATABASE);
     holder.exec("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     let running = cluster.session(DATABASE).start("VACUUM a");
-    let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", holder.pid(), running.pid());
-    wait_until(&mut session, &waits);
+    wait_until(&mut session, &waits_behind(running.pid(), holder.pid()));
     let vacuum = running.pid();
     let creating = cluster.session(DATABASE).start("CREATE EXTENSION stillpoint");
-    let waits = format!("SELECT {vacuum} = ANY (pg_blocking_pids({}))", creating.pid());
-    wait_until(&mut session, &waits);
+    wait_until(&mut session, &waits_behind(creating.pid(), vacuum));
     holder.exec("COMMIT");
     let _ = running.finish();
     creating.finish().exec("DROP EXTENSION stillpoint");
@@ -342,8 +323,7 @@ fn a_ledger_does_not_begin_in_the_midst_of_a_vacuum() {
     // And one that is to begin waits for a ledger that begins.
     session.exec("BEGIN; CREATE EXTENSION stillpoint");
     let waiting = cluster.session(DATABASE).start("VACUUM a");
-    let waits = format!("SELECT {} = ANY (pg_blocking_pids({}))", session.pid(), waiting.pid());
-    wait_until(&mut holder, &waits);
+    wait_until(&mut holder, &waits_behind(waiting.pid(), session.pid()));
     session.exec("COMMIT");
     let _ = waiting.finish();
     let told = "SELECT effect FROM stillpoint.invalidation WHERE relation_name = 'a'";

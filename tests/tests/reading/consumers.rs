@@ -226,10 +226,7 @@ fn a_killed_session_or_a_crashed_server_ends_a_backup() {
     let running_again = begin(&mut scene.session, "tool");
     assert_eq!(running_again.base, running.base);
 
-    scene.cluster.stop_immediate();
-    scene.cluster.start_server();
-    scene.session = scene.cluster.session(DATABASE);
-    scene.observer = scene.cluster.session(DATABASE);
+    scene.crash();
     let after = begin(&mut scene.session, "tool");
     assert_eq!((after.base.as_ref(), after.complete), (Some(&first.bookmark), true));
 }

@@ -39,6 +39,15 @@ impl Scene {
         Self { session, observer, cluster }
     }
 
+    /// Lets the server crash and recover, and connects anew.
+    #[track_caller]
+    fn crash(&mut self) {
+        self.cluster.stop_immediate();
+        self.cluster.start_server();
+        self.session = self.cluster.session(DATABASE);
+        self.observer = self.cluster.session(DATABASE);
+    }
+
     #[track_caller]
     fn bookmark(&mut self) -> String {
         self.observer.text("SELECT stillpoint.bookmark()")
@@ -76,6 +85,11 @@ fn void(session: &mut Session, function: &str) -> Vec<String> {
         "SELECT DISTINCT relation_name FROM {function}
           WHERE relation >= 16384 AND relation_name !~ '^pg_toast' ORDER BY 1"
     ))
+}
+
+/// Whether a server process waits for what another holds, as a query.
+fn waits_behind(waiter: i32, holder: i32) -> String {
+    format!("SELECT {holder} = ANY (pg_blocking_pids({waiter}))")
 }
 
 /// A string as SQL.
